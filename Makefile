@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+# Short names for everything; CMake + Ninja do the work. Each target sets up what it needs.
+BUILD ?= build
+BENCH ?=
+PREFIX ?= /usr/local
+
+.PHONY: run build test bench check install format setup clean
+
+setup:
+	@scripts/setup
+
+build: setup
+	@cmake -S . -B $(BUILD) -G Ninja >/dev/null
+	@cmake --build $(BUILD)
+
+run: build
+	@scripts/run-demo $(BUILD)
+
+test: build
+	@scripts/run-tests $(BUILD)
+
+bench: build
+	@scripts/run-bench $(BUILD) "$(BENCH)"
+
+check: build
+	@scripts/run-check
+
+install: build
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+format:
+	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i
+
+clean:
+	@rm -rf $(BUILD) build-*

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+# Every room is found by glob: adding a file needs no edit here.
+set(CMAKE_C_STANDARD 17)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+
+find_program(TACIT_CCACHE ccache)
+if(TACIT_CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER ${TACIT_CCACHE})
+endif()
+
+find_package(Threads REQUIRED)
+
+add_library(tacit_flags INTERFACE)
+target_include_directories(tacit_flags INTERFACE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
+target_compile_options(tacit_flags INTERFACE
+  -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wundef -Wvla -Wpointer-arith
+  -Wwrite-strings -fno-strict-aliasing -ffp-contract=off -fno-math-errno)
+target_compile_definitions(tacit_flags INTERFACE _GNU_SOURCE
+  TACIT_VERSION_STRING="${PROJECT_VERSION}")
+if(TACIT_WERROR)
+  target_compile_options(tacit_flags INTERFACE -Werror)
+endif()
+if(TACIT_SANITIZE)
+  target_compile_options(tacit_flags INTERFACE -fsanitize=${TACIT_SANITIZE} -fno-omit-frame-pointer
+    -fno-sanitize-recover=all)
+  target_link_options(tacit_flags INTERFACE -fsanitize=${TACIT_SANITIZE})
+endif()
+if(TACIT_FUZZ)
+  target_compile_options(tacit_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+target_link_libraries(tacit_flags INTERFACE m Threads::Threads ${CMAKE_DL_LIBS})
+
+include(TacitOptional)
+
+set(rooms base ir op load pass diff plan prog cpu task fss secure api)
+set(sources)
+foreach(room ${rooms})
+  file(GLOB_RECURSE found CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${room}/*.c)
+  list(APPEND sources ${found})
+endforeach()
+
+# A kernel file's suffix names the instructions it may use; it runs only after cpu_detect agreed.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  foreach(source ${sources})
+    if(source MATCHES "_avx2\\.c$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-O3")
+    elseif(source MATCHES "_avx512\\.c$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+        "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mfma;-mf16c;-mprefer-vector-width=512;-O3")
+    elseif(source MATCHES "_vnni\\.c$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+        "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512vnni;-mavx512vbmi;-mfma;-mf16c;-O3")
+    elseif(source MATCHES "_ifma\\.c$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+        "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512ifma;-mavx512vbmi;-O3")
+    elseif(source MATCHES "_vaes\\.c$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+        "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mvaes;-maes;-mpclmul;-mvpclmulqdq;-O3")
+    elseif(source MATCHES "_aesni\\.c$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-maes;-msse4.1;-mpclmul;-O3")
+    endif()
+  endforeach()
+endif()
+
+add_library(tacit_objects OBJECT ${sources})
+target_link_libraries(tacit_objects PUBLIC tacit_flags tacit_optional)
+
+add_library(tacit_static STATIC $<TARGET_OBJECTS:tacit_objects>)
+target_link_libraries(tacit_static PUBLIC tacit_flags tacit_optional)
+set_target_properties(tacit_static PROPERTIES OUTPUT_NAME tacit)
+
+add_library(tacit_shared SHARED $<TARGET_OBJECTS:tacit_objects>)
+target_link_libraries(tacit_shared PRIVATE tacit_flags tacit_optional)
+set_target_properties(tacit_shared PROPERTIES OUTPUT_NAME tacit VERSION ${PROJECT_VERSION} SOVERSION 0)
+
+file(GLOB cli_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cli/*.c)
+if(cli_sources)
+  add_executable(tacit ${cli_sources})
+  target_link_libraries(tacit PRIVATE tacit_static)
+endif()
+
+if(TACIT_TESTS)
+  include(TacitTests)
+endif()
+file(GLOB bench_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/bench/bench_*.c)
+foreach(source ${bench_sources})
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(${name} ${source})
+  target_link_libraries(${name} PRIVATE tacit_static)
+endforeach()
+include(TacitInstall OPTIONAL)

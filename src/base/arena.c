@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/arena.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct arena_block {
+    arena_block *next;
+    size_t size; /* of the whole block, header included */
+    size_t used; /* likewise */
+};
+
+enum { FIRST_BLOCK = 4096, LARGEST_STEP = 1 << 20 };
+
+void arena_init(arena *a, const tacit_allocator *allocator)
+{
+    *a = (arena){.allocator = alloc_or_default(allocator)};
+}
+
+void arena_free(arena *a)
+{
+    for (arena_block *b = a->blocks, *next; b; b = next) {
+        next = b->next;
+        mem_release(a->allocator, b, b->size);
+    }
+    a->blocks = NULL;
+    a->total = 0;
+}
+
+/* Offset in `b` where `size` bytes aligned to `align` fit, or 0. */
+static size_t block_fit(const arena_block *b, size_t size, size_t align)
+{
+    uintptr_t base = (uintptr_t)b;
+    size_t offset = align_up(base + b->used, align) - base;
+    return offset <= b->size && size <= b->size - offset ? offset : 0;
+}
+
+static arena_block *block_new(arena *a, size_t size, size_t align)
+{
+    size_t need;
+    if (!size_add(size, sizeof(arena_block) + align, &need))
+        return NULL;
+    /* Grow with the arena so that a large graph takes few blocks and a small one little memory. */
+    size_t step = a->total < FIRST_BLOCK ? FIRST_BLOCK : a->total;
+    if (step > LARGEST_STEP)
+        step = LARGEST_STEP;
+    size_t block_size = need > step ? need : step;
+    arena_block *b = mem_alloc(a->allocator, block_size);
+    if (!b)
+        return NULL;
+    *b = (arena_block){.size = block_size, .used = sizeof *b};
+    a->total += block_size;
+    /* An oversized object must not hide the current block's free space. */
+    if (a->blocks && need > LARGEST_STEP / 4) {
+        b->next = a->blocks->next;
+        a->blocks->next = b;
+    } else {
+        b->next = a->blocks;
+        a->blocks = b;
+    }
+    return b;
+}
+
+void *arena_alloc_aligned(arena *a, size_t size, size_t align)
+{
+    arena_block *b = a->blocks;
+    size_t offset = b ? block_fit(b, size, align) : 0;
+    if (!offset) {
+        b = block_new(a, size, align);
+        if (!b)
+            return NULL;
+        offset = block_fit(b, size, align);
+    }
+    b->used = offset + size;
+    return (char *)b + offset;
+}
+
+void *arena_alloc(arena *a, size_t size)
+{
+    return arena_alloc_aligned(a, size, 16);
+}
+
+void *arena_alloc_zero(arena *a, size_t size)
+{
+    void *memory = arena_alloc(a, size);
+    if (memory)
+        memset(memory, 0, size);
+    return memory;
+}
+
+void *arena_copy(arena *a, const void *data, size_t size)
+{
+    void *memory = arena_alloc(a, size);
+    if (memory && size)
+        memcpy(memory, data, size);
+    return memory;
+}
+
+void *arena_array(arena *a, size_t count, size_t size)
+{
+    size_t bytes;
+    return size_mul(count, size, &bytes) ? arena_alloc_zero(a, bytes) : NULL;
+}
+
+char *arena_strndup(arena *a, const char *text, size_t length)
+{
+    char *copy = length < SIZE_MAX ? arena_alloc_aligned(a, length + 1, 1) : NULL;
+    if (!copy)
+        return NULL;
+    memcpy(copy, text, length);
+    copy[length] = '\0';
+    return copy;
+}
+
+char *arena_strdup(arena *a, const char *text)
+{
+    return arena_strndup(a, text, strlen(text));
+}
+
+char *arena_printf(arena *a, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    char *text = n < 0 ? NULL : arena_alloc_aligned(a, (size_t)n + 1, 1);
+    if (!text)
+        return NULL;
+    va_start(args, format);
+    vsnprintf(text, (size_t)n + 1, format, args);
+    va_end(args);
+    return text;
+}

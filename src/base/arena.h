@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A bump allocator: objects of a graph, plan or program live in one and die together. */
+#ifndef BASE_ARENA_H
+#define BASE_ARENA_H
+
+#include "base/alloc.h"
+#include "base/status.h"
+
+typedef struct arena_block arena_block;
+
+typedef struct arena {
+    const tacit_allocator *allocator;
+    arena_block *blocks; /* newest first */
+    size_t total;        /* bytes obtained from the allocator */
+} arena;
+
+void arena_init(arena *a, const tacit_allocator *allocator);
+void arena_free(arena *a); /* releases everything; the arena is then empty and usable again */
+
+/* Aligned to 16 bytes; NULL when out of memory. */
+void *arena_alloc(arena *a, size_t size);
+void *arena_alloc_zero(arena *a, size_t size);
+void *arena_alloc_aligned(arena *a, size_t size, size_t align); /* align ≤ 4096, power of two */
+void *arena_copy(arena *a, const void *data, size_t size);
+/* `count * size` bytes, zeroed; NULL on overflow too. */
+void *arena_array(arena *a, size_t count, size_t size);
+
+char *arena_strdup(arena *a, const char *text);
+char *arena_strndup(arena *a, const char *text, size_t length); /* always terminated */
+char *arena_printf(arena *a, const char *format, ...) PRINTF_LIKE(2, 3);
+
+#define ARENA_NEW(a, type) ((type *)arena_alloc_zero((a), sizeof(type)))
+#define ARENA_ARRAY(a, count, type) ((type *)arena_array((a), (count), sizeof(type)))
+
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/cpu.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const char *const isa_names[] = {"portable", "avx2", "avx512"};
+
+const char *cpu_isa_name(cpu_isa isa)
+{
+    return isa_names[isa];
+}
+
+#if defined(__x86_64__)
+static cpu_features detect_hardware(void)
+{
+    cpu_features f = {CPU_PORTABLE};
+    __builtin_cpu_init();
+    f.sse41 = __builtin_cpu_supports("sse4.1");
+    f.aes = __builtin_cpu_supports("aes");
+    f.pclmul = __builtin_cpu_supports("pclmul");
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+        return f;
+    f.isa = CPU_AVX2;
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
+        return f;
+    f.isa = CPU_AVX512;
+    f.avx512_vnni = __builtin_cpu_supports("avx512vnni");
+    f.avx512_bf16 = __builtin_cpu_supports("avx512bf16");
+    f.avx512_ifma = __builtin_cpu_supports("avx512ifma");
+    f.avx512_vbmi = __builtin_cpu_supports("avx512vbmi");
+    f.vaes512 = __builtin_cpu_supports("vaes");
+    return f;
+}
+#else
+static cpu_features detect_hardware(void)
+{
+    return (cpu_features){CPU_PORTABLE};
+}
+#endif
+
+cpu_features cpu_detect(void)
+{
+    cpu_features f = detect_hardware();
+    const char *limit = getenv("TACIT_ISA");
+    if (!limit)
+        return f;
+    cpu_isa most = f.isa;
+    for (int i = CPU_PORTABLE; i <= CPU_AVX512; i++)
+        if (strcmp(limit, isa_names[i]) == 0)
+            most = (cpu_isa)i;
+    if (most < f.isa) {
+        f.isa = most;
+        f.avx512_vnni = f.avx512_bf16 = f.avx512_ifma = f.avx512_vbmi = f.vaes512 = false;
+        if (most == CPU_PORTABLE)
+            f.aes = f.pclmul = f.sse41 = false;
+    }
+    return f;
+}
+
+/* Whole CPUs granted by the cgroup v2 quota, rounded up; 0 when there is none. */
+static uint32_t cgroup_quota(void)
+{
+    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "r");
+    if (!f)
+        return 0;
+    unsigned long long quota = 0, period = 0;
+    int n = fscanf(f, "%llu %llu", &quota, &period);
+    fclose(f);
+    return n == 2 && period ? (uint32_t)((quota + period - 1) / period) : 0;
+}
+
+uint32_t cpu_count(void)
+{
+    cpu_set_t set;
+    uint32_t count = 1;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        count = (uint32_t)CPU_COUNT(&set);
+    uint32_t quota = cgroup_quota();
+    if (quota && quota < count)
+        count = quota;
+    return count ? count : 1;
+}
+
+uint64_t clock_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What this processor can do. Kernels are chosen by these levels at compile time of a model. */
+#ifndef BASE_CPU_H
+#define BASE_CPU_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Levels in order of preference; a level implies the ones before it. */
+typedef enum cpu_isa {
+    CPU_PORTABLE,
+    CPU_AVX2,   /* AVX2 + FMA + F16C */
+    CPU_AVX512, /* F, BW, DQ, VL */
+} cpu_isa;
+
+typedef struct cpu_features {
+    cpu_isa isa;
+    bool avx512_vnni, avx512_bf16, avx512_ifma, avx512_vbmi;
+    bool aes, vaes512, pclmul, sse41;
+} cpu_features;
+
+/* What the processor has, limited by the environment variable TACIT_ISA=portable|avx2|avx512.
+ * Reads the environment and CPUID on each call: ask once and keep the answer. */
+cpu_features cpu_detect(void);
+const char *cpu_isa_name(cpu_isa isa);
+
+/* Processors this process may use: affinity mask and cgroup quota, at least 1. */
+uint32_t cpu_count(void);
+
+/* Monotonic clock. */
+uint64_t clock_ns(void);
+
+#endif

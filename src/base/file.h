@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Files: read-only maps, and writes that appear whole or not at all. */
+#ifndef BASE_FILE_H
+#define BASE_FILE_H
+
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
+
+/* A read-only view of a whole file. An empty file has size 0 and data NULL. */
+typedef struct file_map {
+    const unsigned char *data;
+    size_t size;
+} file_map;
+
+tacit_status file_map_open(file_map *m, const char *path, tacit_error *err);
+void file_map_close(file_map *m);
+/* Tell the kernel that whole pages inside [data, data+size) are not needed soon: they leave the
+ * resident set and come back from the file when touched. Harmless on memory not from file_map. */
+void file_map_drop(const file_map *m, const void *data, size_t size);
+
+/* A file written under a temporary name beside `path` and renamed by commit. */
+typedef struct file_writer {
+    FILE *stream;
+    char *path, *temporary;
+} file_writer;
+
+tacit_status file_writer_open(file_writer *w, const char *path, tacit_error *err);
+tacit_status file_writer_write(file_writer *w, const void *data, size_t size, tacit_error *err);
+/* Flush, sync, rename. On failure the temporary file is removed and `path` is untouched. */
+tacit_status file_writer_commit(file_writer *w, tacit_error *err);
+void file_writer_abort(file_writer *w); /* safe after commit and on a zeroed writer */
+
+tacit_status file_write_all(const char *path, const void *data, size_t size, tacit_error *err);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/map.h"
+
+#include <string.h>
+
+uint64_t hash_bytes(const void *data, size_t size, uint64_t seed)
+{
+    const unsigned char *p = data;
+    uint64_t h = seed ^ (size * 0x9e3779b97f4a7c15u);
+    for (; size >= 8; size -= 8, p += 8) {
+        uint64_t v;
+        memcpy(&v, p, 8);
+        h = hash_mix(h, v);
+    }
+    uint64_t tail = 0;
+    if (size)
+        memcpy(&tail, p, size);
+    return hash_mix(h, tail);
+}
+
+void map_init(map *m, arena *memory)
+{
+    *m = (map){.memory = memory};
+}
+
+/* The slot that holds `key`, or the empty one where it belongs. */
+static map_slot *find_slot(const map *m, const char *key, uint64_t hash)
+{
+    for (uint64_t i = hash;; i++) {
+        map_slot *slot = &m->slots[i & (m->capacity - 1)];
+        if (!slot->key || (slot->hash == hash && strcmp(slot->key, key) == 0))
+            return slot;
+    }
+}
+
+static bool grow(map *m)
+{
+    map larger = {.memory = m->memory, .count = m->count};
+    larger.capacity = m->capacity ? m->capacity * 2 : 16;
+    larger.slots = ARENA_ARRAY(m->memory, larger.capacity, map_slot);
+    if (!larger.slots)
+        return false;
+    for (uint32_t i = 0; i < m->capacity; i++)
+        if (m->slots[i].key)
+            *find_slot(&larger, m->slots[i].key, m->slots[i].hash) = m->slots[i];
+    *m = larger;
+    return true;
+}
+
+bool map_put(map *m, const char *key, void *value)
+{
+    if (m->count >= m->capacity / 2 && !grow(m))
+        return false;
+    uint64_t hash = hash_bytes(key, strlen(key), 0);
+    map_slot *slot = find_slot(m, key, hash);
+    m->count += !slot->key;
+    *slot = (map_slot){key, hash, value};
+    return true;
+}
+
+void *map_get(const map *m, const char *key)
+{
+    if (!m->capacity)
+        return NULL;
+    const map_slot *slot = find_slot(m, key, hash_bytes(key, strlen(key), 0));
+    return slot->key ? slot->value : NULL;
+}

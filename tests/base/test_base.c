@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "base/cpu.h"
+#include "base/file.h"
+#include "base/map.h"
+#include "base/rng.h"
+#include "base/sbuf.h"
+#include "base/vec.h"
+
+static void error_carries_context(void **state)
+{
+    (void)state;
+    tacit_error err;
+    assert_int_equal(error_set(&err, TACIT_ERR_SHAPE, "K %d != %d", 3, 4), TACIT_ERR_SHAPE);
+    error_context(&err, err.status, "node '%s'", "fc1");
+    assert_string_equal(err.message, "node 'fc1': K 3 != 4");
+    assert_int_equal(error_set(NULL, TACIT_ERR_IO, "unseen"), TACIT_ERR_IO);
+    assert_string_equal(tacit_status_text(TACIT_ERR_SHAPE), "shape mismatch");
+}
+
+static void arena_keeps_alignment_and_contents(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    unsigned char *kept[500];
+    for (size_t i = 0; i < 500; i++) {
+        size_t align = (size_t)1 << (i % 8);
+        kept[i] = arena_alloc_aligned(&a, i * 37 % 5000 + 1, align);
+        assert_non_null(kept[i]);
+        assert_int_equal((uintptr_t)kept[i] % align, 0);
+        memset(kept[i], (int)(i & 255), i * 37 % 5000 + 1);
+    }
+    for (size_t i = 0; i < 500; i++)
+        for (size_t k = 0; k < i * 37 % 5000 + 1; k++)
+            assert_int_equal(kept[i][k], i & 255);
+    assert_null(arena_array(&a, SIZE_MAX / 2, 3));
+    arena_free(&a);
+    assert_int_equal(a.total, 0);
+}
+
+static void map_finds_what_was_put(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    map m;
+    map_init(&m, &a);
+    assert_null(map_get(&m, "absent"));
+    for (intptr_t i = 1; i <= 3000; i++)
+        assert_true(map_put(&m, arena_printf(&a, "key%d", (int)i), (void *)i));
+    assert_true(map_put(&m, "key7", (void *)99));
+    assert_int_equal(m.count, 3000);
+    assert_ptr_equal(map_get(&m, "key7"), (void *)99);
+    assert_ptr_equal(map_get(&m, "key2999"), (void *)2999);
+    assert_null(map_get(&m, "key3001"));
+    arena_free(&a);
+}
+
+static void vec_grows(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    VEC(int) v = {0};
+    for (int i = 0; i < 1000; i++)
+        assert_true(vec_push(&a, &v, i * i));
+    assert_int_equal(v.count, 1000);
+    assert_int_equal(v.data[999], 998001);
+    arena_free(&a);
+}
+
+static void sbuf_escapes_json(void **state)
+{
+    (void)state;
+    sbuf b;
+    sbuf_init(&b, NULL);
+    sbuf_json(&b, "a\"b\\\n\xff\xc3\xa9");
+    assert_string_equal(sbuf_str(&b), "\"a\\\"b\\\\\\u000a\xEF\xBF\xBD\xc3\xa9\"");
+    sbuf_free(&b);
+}
+
+static void file_write_is_whole_or_absent(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/tacit-test-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    char path[64];
+    snprintf(path, sizeof path, "%s/f", dir);
+    tacit_error err;
+    assert_int_equal(file_write_all(path, "hello", 5, &err), TACIT_OK);
+    file_writer w;
+    assert_int_equal(file_writer_open(&w, path, &err), TACIT_OK);
+    assert_int_equal(file_writer_write(&w, "xx", 2, &err), TACIT_OK);
+    file_writer_abort(&w);
+    file_map m;
+    assert_int_equal(file_map_open(&m, path, &err), TACIT_OK);
+    assert_int_equal(m.size, 5);
+    assert_memory_equal(m.data, "hello", 5);
+    file_map_close(&m);
+    assert_int_equal(file_map_open(&m, "/nonexistent/x", &err), TACIT_ERR_IO);
+    assert_non_null(strstr(err.message, "/nonexistent/x"));
+    unlink(path);
+    assert_int_equal(rmdir(dir), 0); /* no temporary file was left behind */
+}
+
+static void rng_is_reproducible_and_plausible(void **state)
+{
+    (void)state;
+    rng a = rng_seed(1), b = rng_seed(1);
+    double sum = 0, squares = 0;
+    for (int i = 0; i < 10000; i++) {
+        double x = rng_normal(&a);
+        assert_true(x == rng_normal(&b));
+        sum += x;
+        squares += x * x;
+    }
+    assert_true(sum / 1e4 > -0.05 && sum / 1e4 < 0.05);
+    assert_true(squares / 1e4 > 0.95 && squares / 1e4 < 1.05);
+}
+
+static void isa_can_be_limited(void **state)
+{
+    (void)state;
+    setenv("TACIT_ISA", "portable", 1);
+    assert_int_equal(cpu_detect().isa, CPU_PORTABLE);
+    assert_false(cpu_detect().vaes512);
+    unsetenv("TACIT_ISA");
+    assert_true(cpu_count() >= 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(error_carries_context),
+        cmocka_unit_test(arena_keeps_alignment_and_contents),
+        cmocka_unit_test(map_finds_what_was_put),
+        cmocka_unit_test(vec_grows),
+        cmocka_unit_test(sbuf_escapes_json),
+        cmocka_unit_test(file_write_is_whole_or_absent),
+        cmocka_unit_test(rng_is_reproducible_and_plausible),
+        cmocka_unit_test(isa_can_be_limited),
+    };
+    return cmocka_run_group_tests_name("base", tests, NULL, NULL);
+}
