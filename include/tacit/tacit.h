@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tacit/tacit.h: load a model, compile it once, run it many times.
+ *
+ *     tacit_model *model;      the graph as it was loaded or built; immutable once compiled
+ *     tacit_program *program;  the compiled form for one choice of shapes and options; immutable
+ *     tacit_session *session;  one caller's memory for running a program; cheap, one per thread
+ *
+ *     tacit_model_load("model.onnx", NULL, &model, &err);
+ *     tacit_compile(model, NULL, &program, &err);
+ *     tacit_session_create(program, &session, &err);
+ *     tacit_run(session, inputs, 1, outputs, 1, &err);
+ *
+ * Ownership: every object is released by its own _free function, in any order: a program keeps
+ * what it needs of its model, a session of its program (reference counts inside). Threads: models
+ * and programs may be shared freely; a session is used by one thread at a time. Nothing is global.
+ * Options structs: zero them (or pass NULL) for the defaults.
+ */
+#ifndef TACIT_TACIT_H
+#define TACIT_TACIT_H
+
+#include "tacit/status.h"
+#include "tacit/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tacit_model tacit_model;
+typedef struct tacit_program tacit_program;
+typedef struct tacit_session tacit_session;
+
+/* "0.1.0" */
+TACIT_API const char *tacit_version(void);
+
+/* ------------------------------------------------------------------------------- load -------- */
+
+typedef struct tacit_load_options {
+    const tacit_allocator *allocator; /* must outlive the model and all made from it */
+    const tacit_log *log;
+    const char *external_data_dir; /* for models in memory: where external tensors may lie */
+} tacit_load_options;
+
+/* The format (ONNX, Tacit text, safetensors-with-graph) is told by the contents. The file stays
+ * mapped: weights are used in place. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_model_load(const char *path,
+                                                       const tacit_load_options *options,
+                                                       tacit_model **out, tacit_error *err);
+/* `data` must stay valid and unchanged as long as the model and what is made from it. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_model_load_memory(const void *data, size_t size,
+                                                              const tacit_load_options *options,
+                                                              tacit_model **out, tacit_error *err);
+/* The suffix of `path` chooses the format: .onnx or .tacit (text). Whole or not at all. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_model_save(const tacit_model *model, const char *path,
+                                                       tacit_error *err);
+TACIT_API void tacit_model_free(tacit_model *model);
+
+/* What a model or program takes and gives. Dims: ≥ 0 a size, -1 a symbol (dim_names[i]) or a size
+ * only the data can tell (dim_names[i] NULL). Strings belong to the model or program. */
+typedef struct tacit_port {
+    const char *name;
+    tacit_dtype dtype;
+    int32_t rank; /* -1: unknown */
+    int64_t dims[TACIT_MAX_RANK];
+    const char *dim_names[TACIT_MAX_RANK];
+    size_t bytes; /* of a fully known shape, else 0 */
+} tacit_port;
+
+TACIT_API uint32_t tacit_model_input_count(const tacit_model *model);
+TACIT_API uint32_t tacit_model_output_count(const tacit_model *model);
+TACIT_API TACIT_MUST_USE tacit_status tacit_model_input(const tacit_model *model, uint32_t index,
+                                                        tacit_port *out);
+TACIT_API TACIT_MUST_USE tacit_status tacit_model_output(const tacit_model *model, uint32_t index,
+                                                         tacit_port *out);
+/* The graph in text form. Large weights are elided unless `with_weights`. Release the text with
+ * tacit_text_free. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_model_text(const tacit_model *model, int with_weights,
+                                                       char **out, tacit_error *err);
+TACIT_API void tacit_text_free(char *text);
+
+/* ------------------------------------------------------------------------------ build -------- */
+
+/* A model under construction: values are numbers. Not thread-safe. */
+typedef struct tacit_builder tacit_builder;
+typedef uint32_t tacit_value; /* 0: none (an absent optional input) */
+
+TACIT_API TACIT_MUST_USE tacit_status tacit_builder_create(const char *name,
+                                                           const tacit_load_options *options,
+                                                           tacit_builder **out, tacit_error *err);
+TACIT_API void tacit_builder_free(tacit_builder *builder);
+/* A dim of -1 takes its symbol's name from dim_names[i] (dim_names may be NULL otherwise). */
+TACIT_API tacit_value tacit_builder_input(tacit_builder *b, const char *name, tacit_dtype dtype,
+                                          int32_t rank, const int64_t *dims,
+                                          const char *const *dim_names);
+/* Copies `data`. */
+TACIT_API tacit_value tacit_builder_constant(tacit_builder *b, const char *name, tacit_dtype dtype,
+                                             int32_t rank, const int64_t *dims, const void *data);
+/* Uses `data` in place: it must outlive the model. */
+TACIT_API tacit_value tacit_builder_weight(tacit_builder *b, const char *name, tacit_dtype dtype,
+                                           int32_t rank, const int64_t *dims, const void *data);
+/* Adds a node; "Softmax" or "com.microsoft.FastGelu". Returns its first output; `outputs` (may be
+ * NULL when n_outputs is 1) receives all. A failure is remembered: 0 is returned from then on, and
+ * tacit_builder_finish reports the first error. */
+TACIT_API tacit_value tacit_builder_node(tacit_builder *b, const char *op, uint32_t n_inputs,
+                                         const tacit_value *inputs, uint32_t n_outputs,
+                                         tacit_value *outputs);
+/* Attributes of the newest node. */
+TACIT_API void tacit_builder_attr_int(tacit_builder *b, const char *name, int64_t value);
+TACIT_API void tacit_builder_attr_float(tacit_builder *b, const char *name, double value);
+TACIT_API void tacit_builder_attr_string(tacit_builder *b, const char *name, const char *value);
+TACIT_API void tacit_builder_attr_ints(tacit_builder *b, const char *name, uint32_t count,
+                                       const int64_t *values);
+TACIT_API void tacit_builder_output(tacit_builder *b, const char *name, tacit_value value);
+/* Checks the graph and turns the builder into a model; the builder is empty afterwards. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_builder_finish(tacit_builder *b, tacit_model **out,
+                                                           tacit_error *err);
+
+/* ---------------------------------------------------------------------------- compile -------- */
+
+typedef struct tacit_dim {
+    const char *name;
+    int64_t value;
+} tacit_dim;
+
+typedef enum tacit_executor {
+    TACIT_EXEC_SERIAL,    /* kernels, one thread */
+    TACIT_EXEC_REFERENCE, /* the slow, obvious evaluators: the oracle */
+    TACIT_EXEC_TASKS      /* kernels as tile tasks on every core */
+} tacit_executor;
+
+typedef enum tacit_validate {
+    TACIT_VALIDATE_NORMAL, /* errors fail */
+    TACIT_VALIDATE_STRICT, /* warnings fail too */
+    TACIT_VALIDATE_NONE
+} tacit_validate;
+
+typedef enum tacit_plan_goal {
+    TACIT_PLAN_MIN_MEMORY,
+    TACIT_PLAN_MIN_TIME /* leave room for tasks to overlap */
+} tacit_plan_goal;
+
+typedef struct tacit_compile_options {
+    const tacit_dim *dims; /* values of symbolic dimensions */
+    uint32_t n_dims;
+    tacit_executor executor;
+    uint32_t threads; /* TACIT_EXEC_TASKS: 0 means all */
+    tacit_validate validate;
+    tacit_plan_goal plan;
+    const char *const *disabled_passes; /* by name; "all" switches every optional pass off */
+    uint32_t n_disabled_passes;
+    const tacit_log *log;
+} tacit_compile_options;
+
+TACIT_API TACIT_MUST_USE tacit_status tacit_compile(const tacit_model *model,
+                                                    const tacit_compile_options *options,
+                                                    tacit_program **out, tacit_error *err);
+TACIT_API void tacit_program_free(tacit_program *program);
+TACIT_API uint32_t tacit_program_input_count(const tacit_program *program);
+TACIT_API uint32_t tacit_program_output_count(const tacit_program *program);
+TACIT_API TACIT_MUST_USE tacit_status tacit_program_input(const tacit_program *program,
+                                                          uint32_t index, tacit_port *out);
+TACIT_API TACIT_MUST_USE tacit_status tacit_program_output(const tacit_program *program,
+                                                           uint32_t index, tacit_port *out);
+
+/* Every byte a program needs, known before a session allocates. */
+typedef struct tacit_memory_report {
+    uint64_t weight_bytes;      /* mapped or caller's, shared by all */
+    uint64_t packed_bytes;      /* re-laid-out weights, shared by all sessions */
+    uint64_t arena_bytes;       /* activations and scratch, per session */
+    uint64_t scratch_bytes;     /* largest scratch of one node, inside the arena */
+    uint64_t lower_bound_bytes; /* largest live set: no plan can be smaller */
+    uint64_t argument_bytes;    /* resolved thunk arguments, per session */
+    uint32_t thunks, nodes;
+    int has_dynamic_tail; /* 1: some shapes depend on data; those nodes allocate while running */
+} tacit_memory_report;
+TACIT_API void tacit_program_memory(const tacit_program *program, tacit_memory_report *out);
+
+typedef enum tacit_view_kind {
+    TACIT_VIEW_GRAPH,   /* after the passes, text form */
+    TACIT_VIEW_PASSES,  /* what each pass changed */
+    TACIT_VIEW_PLAN,    /* the memory map */
+    TACIT_VIEW_PROGRAM, /* the thunk list */
+    TACIT_VIEW_EXPLAIN  /* per node: origin, rewrites, kernel and why */
+} tacit_view_kind;
+typedef enum tacit_format { TACIT_FORMAT_TEXT, TACIT_FORMAT_JSON, TACIT_FORMAT_HTML } tacit_format;
+/* `node` limits TACIT_VIEW_EXPLAIN to one node (NULL: all). HTML is one self-contained page with
+ * all views, whatever `kind` says. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_program_view(const tacit_program *program,
+                                                         tacit_view_kind kind, tacit_format format,
+                                                         const char *node, char **out,
+                                                         tacit_error *err);
+
+/* -------------------------------------------------------------------------------- run -------- */
+
+/* A caller's tensor: dense, row-major. For outputs whose shape only the data can tell, pass data
+ * NULL: Tacit fills in the shape and lends memory that lives until the session's next run. */
+typedef struct tacit_tensor {
+    const char *name; /* NULL: by position */
+    tacit_dtype dtype;
+    int32_t rank;
+    int64_t dims[TACIT_MAX_RANK];
+    void *data;
+    size_t bytes;
+} tacit_tensor;
+
+/* Element of a tensor of strings. */
+typedef struct tacit_string {
+    const char *data;
+    uint64_t length;
+} tacit_string;
+
+TACIT_API TACIT_MUST_USE tacit_status tacit_session_create(const tacit_program *program,
+                                                           tacit_session **out, tacit_error *err);
+TACIT_API void tacit_session_free(tacit_session *session);
+/* Inputs are read and outputs written in place: no copies, no allocation, no lock, no system call
+ * for programs without a dynamic tail. Input and output buffers must not overlap. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_run(tacit_session *session, const tacit_tensor *inputs,
+                                                uint32_t n_inputs, tacit_tensor *outputs,
+                                                uint32_t n_outputs, tacit_error *err);
+
+/* One row per thunk (or tail node) of the runs since profiling was switched on. */
+typedef struct tacit_profile_row {
+    const char *node, *op, *kernel;
+    uint64_t calls, nanoseconds, bytes;
+    double flops;
+} tacit_profile_row;
+TACIT_API void tacit_session_profile(tacit_session *session, int on);
+TACIT_API uint32_t tacit_session_profile_count(const tacit_session *session);
+TACIT_API TACIT_MUST_USE tacit_status tacit_session_profile_row(const tacit_session *session,
+                                                                uint32_t index,
+                                                                tacit_profile_row *out);
+
+/* Looks at every intermediate value: called after the node that made it, on the calling thread.
+ * Slows running down; for comparing executors. NULL switches it off. */
+typedef void (*tacit_watch)(void *context, const char *node, const char *op, const char *value,
+                            const tacit_tensor *tensor);
+TACIT_API void tacit_session_watch(tacit_session *session, tacit_watch watch, void *context);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

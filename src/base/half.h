@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Small float formats to and from double/float, exact and portable.
+ * A format is sign + exponent + mantissa bits; `fmt` names its special values. */
+#ifndef BASE_HALF_H
+#define BASE_HALF_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum half_format {
+    HALF_F16,
+    HALF_BF16,
+    HALF_E4M3FN,
+    HALF_E4M3FNUZ,
+    HALF_E5M2,
+    HALF_E5M2FNUZ,
+    HALF_E8M0,
+    HALF_E2M1,
+} half_format;
+
+double half_decode(half_format format, uint16_t bits);
+/* Round to nearest, ties to even. Beyond the largest finite value: f16/bf16 go to infinity; f8
+ * types clamp when `saturate`, else go to Inf (E5M2) or NaN; E2M1 always clamps; E8M0 clamps.  */
+uint16_t half_encode(half_format format, double value, bool saturate);
+
+static inline float half_to_f32(uint16_t h)
+{
+    return (float)half_decode(HALF_F16, h);
+}
+static inline float bf16_to_f32(uint16_t h)
+{
+    union {
+        uint32_t u;
+        float f;
+    } v = {(uint32_t)h << 16};
+    return v.f;
+}
+static inline uint16_t f32_to_bf16(float value)
+{
+    union {
+        float f;
+        uint32_t u;
+    } v = {value};
+    if ((v.u & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)((v.u >> 16) | 0x40u); /* quiet NaN */
+    return (uint16_t)((v.u + 0x7fffu + ((v.u >> 16) & 1u)) >> 16);
+}
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "op/lower.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+void *op_lower_thunk(op_lower *c, const char *kernel, cpu_kernel fn, size_t args_size,
+                     uint32_t tiles)
+{
+    op_thunk *t = ARENA_NEW(c->memory, op_thunk);
+    void *args = arena_alloc_zero(c->memory, args_size);
+    if (!t || !args || !vec_push(c->memory, &c->thunks, t)) {
+        (void)error_memory(c->err, "thunk arguments");
+        return NULL;
+    }
+    t->fn = fn;
+    t->kernel = kernel;
+    t->args = args;
+    t->args_size = (uint32_t)args_size;
+    t->tiles = tiles;
+    t->node = c->node;
+    return args;
+}
+
+static tacit_status bind(op_lower *c, op_bind b)
+{
+    op_thunk *t = c->thunks.data[c->thunks.count - 1];
+    if (!vec_push(c->memory, &t->binds, b))
+        return error_memory(c->err, "thunk arguments");
+    return TACIT_OK;
+}
+
+tacit_status op_lower_in_tiled(op_lower *c, size_t field, uint32_t input, uint64_t tile_stride,
+                               uint64_t tile_bytes)
+{
+    return bind(c, (op_bind){.field = (uint32_t)field,
+                             .kind = OP_BIND_INPUT,
+                             .index = input,
+                             .tile_stride = tile_stride,
+                             .tile_bytes = tile_bytes});
+}
+
+tacit_status op_lower_in(op_lower *c, size_t field, uint32_t input)
+{
+    return op_lower_in_tiled(c, field, input, 0, 0);
+}
+
+tacit_status op_lower_out_tiled(op_lower *c, size_t field, uint32_t output, uint64_t tile_stride,
+                                uint64_t tile_bytes)
+{
+    return bind(c, (op_bind){.field = (uint32_t)field,
+                             .kind = OP_BIND_OUTPUT,
+                             .index = output,
+                             .write = true,
+                             .tile_stride = tile_stride,
+                             .tile_bytes = tile_bytes});
+}
+
+tacit_status op_lower_out(op_lower *c, size_t field, uint32_t output)
+{
+    return op_lower_out_tiled(c, field, output, 0, 0);
+}
+
+tacit_status op_lower_fault(op_lower *c, size_t field)
+{
+    return bind(c, (op_bind){.field = (uint32_t)field, .kind = OP_BIND_FAULT});
+}
+
+size_t op_lower_reserve(op_lower *c, size_t bytes)
+{
+    size_t offset = c->scratch;
+    c->scratch = align_up(offset + bytes, MEM_ALIGN);
+    return offset;
+}
+
+tacit_status op_lower_scratch(op_lower *c, size_t field, size_t offset, bool write)
+{
+    return bind(c, (op_bind){.field = (uint32_t)field,
+                             .kind = OP_BIND_SCRATCH,
+                             .write = write,
+                             .byte_offset = (int64_t)offset});
+}
+
+void op_lower_cost(op_lower *c, double flops, uint64_t bytes)
+{
+    op_thunk *t = c->thunks.data[c->thunks.count - 1];
+    t->flops = flops;
+    t->bytes = bytes;
+}
+
+void *op_lower_pack(op_lower *c, size_t bytes)
+{
+    void *data = mem_alloc(c->allocator, bytes);
+    if (!data || !vec_push(c->memory, &c->packed, (op_packed){data, bytes})) {
+        mem_release(c->allocator, data, bytes);
+        (void)error_memory(c->err, "packed weights");
+        return NULL;
+    }
+    return data;
+}
+
+void op_lower_packed_away(op_lower *c, uint32_t input)
+{
+    const ir_tensor *t = c->in[input].constant;
+    if (t && c->drop_pages)
+        c->drop_pages(c->drop_context, t->data, t->bytes);
+}
+
+void op_lower_note(op_lower *c, const char *format, ...)
+{
+    char text[480];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    ir_node_note(c->graph, c->node, "lower", "%s", text);
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Lowering one node to thunks. A `lower` rule chooses kernels, fills their arguments and says which
+ * pointer fields stand for which operand; it runs before the memory plan, so pointers are bound
+ * later. Everything it asks for (scratch, packed constants) is thereby known before planning.
+ */
+#ifndef OP_LOWER_H
+#define OP_LOWER_H
+
+#include "base/cpu.h"
+#include "cpu/kernel.h"
+#include "op/op.h"
+
+typedef enum op_bind_kind {
+    OP_BIND_INPUT,   /* index: node input */
+    OP_BIND_OUTPUT,  /* index: node output */
+    OP_BIND_SCRATCH, /* byte_offset into the node's scratch */
+    OP_BIND_FAULT,   /* the session's cpu_fault */
+} op_bind_kind;
+
+/* One pointer field in a thunk's arguments. Tile t touches bytes
+ * [t·tile_stride, t·tile_stride + tile_bytes) after byte_offset; tile_bytes 0: any tile, anywhere.
+ */
+typedef struct op_bind {
+    uint32_t field; /* offset of the pointer in the arguments */
+    op_bind_kind kind;
+    uint32_t index;
+    bool write;
+    int64_t byte_offset;
+    uint64_t tile_stride, tile_bytes;
+} op_bind;
+
+typedef struct op_thunk {
+    cpu_kernel fn;
+    const char *kernel; /* its name: "softmax_f32_avx512" */
+    void *args;         /* plain data, in the lowering's arena */
+    uint32_t args_size;
+    uint32_t tiles;
+    const ir_node *node;
+    double flops;
+    uint64_t bytes; /* read and written */
+    VEC(op_bind) binds;
+} op_thunk;
+
+/* A byte range written once at compile time and read by kernels: packed weights, tables. */
+typedef struct op_packed {
+    void *data;
+    size_t bytes;
+} op_packed;
+
+struct op_lower {
+    ir_graph *graph;
+    ir_node *node;
+    const op_operand *in; /* n_inputs; value NULL: absent. Strides already view-aware */
+    const op_operand *out;
+    cpu_features cpu;
+    arena *memory;
+    const tacit_allocator *allocator;
+    VEC(op_thunk *) thunks;
+    size_t scratch; /* bytes, live while the node's thunks run */
+    VEC(op_packed) packed;
+    /* Tells the owner of mapped weights that their pages are no longer needed (they were packed).
+     * May be NULL. */
+    void (*drop_pages)(void *context, const void *data, size_t bytes);
+    void *drop_context;
+    tacit_error *err;
+};
+
+/* Add a thunk of `tiles` tiles; returns its zeroed arguments to fill, or NULL (no memory). */
+void *op_lower_thunk(op_lower *c, const char *kernel, cpu_kernel fn, size_t args_size,
+                     uint32_t tiles);
+/* Bind pointer fields of the newest thunk. `field` is offsetof. The tiled form states which bytes
+ * tile t touches: lets the parallel executor start tile t early. */
+tacit_status op_lower_in(op_lower *c, size_t field, uint32_t input);
+tacit_status op_lower_in_tiled(op_lower *c, size_t field, uint32_t input, uint64_t tile_stride,
+                               uint64_t tile_bytes);
+tacit_status op_lower_out(op_lower *c, size_t field, uint32_t output);
+tacit_status op_lower_out_tiled(op_lower *c, size_t field, uint32_t output, uint64_t tile_stride,
+                                uint64_t tile_bytes);
+tacit_status op_lower_fault(op_lower *c, size_t field);
+/* Reserve `bytes` of node scratch (64-byte aligned) and bind `field` to it; `write` as used by the
+ * newest thunk. To let two thunks share a piece, pass the offset returned by op_lower_reserve. */
+size_t op_lower_reserve(op_lower *c, size_t bytes);
+tacit_status op_lower_scratch(op_lower *c, size_t field, size_t offset, bool write);
+/* Work of the newest thunk, for profiles and scheduling. */
+void op_lower_cost(op_lower *c, double flops, uint64_t bytes);
+/* Memory for packed constants: owned by the program, 64-byte aligned. NULL: no memory. */
+void *op_lower_pack(op_lower *c, size_t bytes);
+/* The constant operand `input` has been packed and its original will not be read again. */
+void op_lower_packed_away(op_lower *c, uint32_t input);
+/* Why this kernel: shown by `tacit explain`. */
+void op_lower_note(op_lower *c, const char *format, ...) PRINTF_LIKE(2, 3);
+/* For lower rules that find no kernel for these types: the program falls back to the evaluator. */
+#define OP_LOWER_NO_KERNEL TACIT_ERR_UNSUPPORTED
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The op table: the list of families. */
+#include <string.h>
+
+#include "op/op.h"
+
+/* One line per family file. */
+#define OP_FAMILIES(F)                                                                             \
+    F(arith)                                                                                       \
+    F(move)
+
+#define DECLARE(name) extern const op_def op_rows_##name[];
+OP_FAMILIES(DECLARE)
+#undef DECLARE
+
+static const op_def *const families[] = {
+#define LIST(name) op_rows_##name,
+    OP_FAMILIES(LIST)
+#undef LIST
+};
+
+const op_def *op_at(uint32_t index)
+{
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+        for (const op_def *row = families[f]; row->name; row++)
+            if (index-- == 0)
+                return row;
+    return NULL;
+}
+
+static bool matches(const op_def *row, const char *domain, const char *name)
+{
+    return row->name[0] == name[0] && strcmp(row->name, name) == 0 &&
+           strcmp(row->domain ? row->domain : "", domain) == 0;
+}
+
+const op_def *op_find(const op_registry *registry, const char *domain, const char *name)
+{
+    for (uint32_t i = 0; registry && i < registry->count; i++)
+        if (matches(registry->rows[i], domain, name))
+            return registry->rows[i];
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+        for (const op_def *row = families[f]; row->name; row++)
+            if (matches(row, domain, name))
+                return row;
+    return NULL;
+}
+
+void op_resolve(const op_registry *registry, ir_node *node)
+{
+    node->op = op_find(registry, node->domain, node->type);
+}
+
+tacit_status op_no_rule(const ir_node *node, const char *rule, tacit_error *err)
+{
+    const char *dot = *node->domain ? "." : "";
+    if (!node->op)
+        return error_set(err, TACIT_ERR_UNSUPPORTED, "node '%s': op %s%s%s is not known",
+                         node->name, node->domain, dot, node->type);
+    return error_set(err, TACIT_ERR_UNSUPPORTED, "node '%s': %s%s%s has no %s rule", node->name,
+                     node->domain, dot, node->type, rule);
+}
+
+tacit_status op_context(const ir_node *node, tacit_status status, tacit_error *err)
+{
+    return error_context(err, status, "node '%s' (%s)", node->name, node->type);
+}
+
+ir_node *op_node(ir_graph *g, const char *type, const char *name, uint32_t n_inputs,
+                 ir_value *const *inputs)
+{
+    ir_node *n = ir_node_new(g, type, "", name, n_inputs, inputs, 1, NULL);
+    if (n)
+        op_resolve(NULL, n);
+    return n;
+}
