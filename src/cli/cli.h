@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the subcommands share: the command table, option parsing, exit codes, interruption. */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tacit/tacit.h"
+
+enum { CLI_OK = 0, CLI_FAILURE = 1, CLI_USAGE = 2 };
+
+/* One file per subcommand; argv[0] is the command's name. */
+int cmd_bench(int argc, char **argv);
+int cmd_compare(int argc, char **argv);
+int cmd_conformance(int argc, char **argv);
+int cmd_example(int argc, char **argv);
+int cmd_explain(int argc, char **argv);
+int cmd_ops(int argc, char **argv);
+int cmd_profile(int argc, char **argv);
+int cmd_run(int argc, char **argv);
+int cmd_show(int argc, char **argv);
+
+typedef enum cli_kind {
+    CLI_FLAG,   /* bool */
+    CLI_INT,    /* int64_t */
+    CLI_FLOAT,  /* double */
+    CLI_STRING, /* const char * */
+    CLI_LIST,   /* cli_list: may be given many times */
+} cli_kind;
+
+typedef struct cli_list {
+    const char **items;
+    uint32_t count;
+} cli_list;
+
+typedef struct cli_option {
+    const char *name; /* "--runs" */
+    cli_kind kind;
+    void *target;
+    const char *argument; /* "N"; NULL for flags */
+    const char *help;
+} cli_option;
+
+typedef struct cli_usage {
+    const char *command;  /* "run" */
+    const char *synopsis; /* "MODEL [options]" */
+    const char *about;    /* paragraph(s) for --help */
+    const cli_option *options;
+    uint32_t n_options;
+    uint32_t min_positional, max_positional;
+} cli_usage;
+
+/* Fills the options' targets and `positional` (room for max_positional). Returns -1 to go on, or
+ * the exit code after --help or a usage error. List storage lives until the process ends. */
+int cli_parse(const cli_usage *usage, int argc, char **argv, const char **positional,
+              uint32_t *n_positional);
+#define CLI_COUNT(array) ((uint32_t)(sizeof(array) / sizeof *(array)))
+
+/* "tacit run: message" on standard error; returns CLI_FAILURE. */
+int cli_fail(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same with what to try; returns CLI_USAGE. */
+int cli_usage_error(const char *command, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Set when Ctrl-C was pressed; long commands look at it between steps. */
+extern volatile sig_atomic_t cli_interrupted;
+void cli_catch_interrupt(void);
+
+/* "1.5 GiB", "12.0 KiB" into a caller's buffer of 24 bytes; returns it. */
+const char *cli_bytes(uint64_t bytes, char *buffer);
+
+/* --dim NAME=SIZE items into dims (room for list->count); -1 or an exit code. */
+int cli_dims(const char *command, const cli_list *list, tacit_dim *dims);
+/* Standard compile options from --exec, --threads, --disable-pass, --dim. */
+typedef struct cli_compile {
+    const char *exec;
+    int64_t threads;
+    cli_list disabled, dims;
+    const char *plan, *validate;
+} cli_compile;
+#define CLI_COMPILE_OPTIONS(c)                                                                     \
+    {"--exec", CLI_STRING, &(c)->exec, "NAME", "executor: serial (default), tasks or reference"},  \
+        {"--threads", CLI_INT, &(c)->threads, "N", "threads for --exec tasks (default: all)"},     \
+        {"--dim", CLI_LIST, &(c)->dims, "NAME=SIZE", "size of a symbolic dimension; repeatable"},  \
+        {"--disable-pass", CLI_LIST, &(c)->disabled, "NAME",                                       \
+         "leave a pass out ('all': every optional one); repeatable"},                              \
+        {"--plan", CLI_STRING, &(c)->plan, "GOAL", "memory plan: min-memory (default), min-time"}, \
+    {                                                                                              \
+        "--validate", CLI_STRING, &(c)->validate, "LEVEL",                                         \
+            "checks between stages: normal (default), strict, none"                                \
+    }
+/* Fills `out`; dims storage lives until the process ends. -1 or an exit code. */
+int cli_compile_options(const char *command, const cli_compile *c, tacit_compile_options *out);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The `tacit` command: finds the subcommand and runs it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} commands[] = {
+    {NULL, NULL, NULL}, /* rows in alphabetical order above this one */
+};
+
+static int print_help(FILE *out)
+{
+    fprintf(out, "usage: tacit COMMAND [options]\n\n"
+                 "Compile a model graph once; run it serially, on every core, or in secret.\n\n"
+                 "commands:\n");
+    for (uint32_t i = 0; commands[i].name; i++)
+        fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].summary);
+    fprintf(out, "\n'tacit COMMAND --help' tells more. 'tacit --version' prints the version.\n");
+    return out == stdout ? CLI_OK : CLI_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2)
+        return print_help(stderr);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0)
+        return print_help(stdout);
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("tacit %s\n", tacit_version());
+        return CLI_OK;
+    }
+    for (uint32_t i = 0; commands[i].name; i++)
+        if (strcmp(argv[1], commands[i].name) == 0) {
+            cli_catch_interrupt();
+            return commands[i].run(argc - 1, argv + 1);
+        }
+    fprintf(stderr, "tacit: unknown command '%s'; 'tacit --help' lists them\n", argv[1]);
+    return CLI_USAGE;
+}
