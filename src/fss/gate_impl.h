@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Inside the gates: one row per kind, working on tiles that fit the stack, and the few ways in
+ * which any gate reads or writes key material. */
+#ifndef FSS_GATE_IMPL_H
+#define FSS_GATE_IMPL_H
+
+#include "fss/gate.h"
+#include "fss/suite.h"
+
+enum { GATE_TILE = 256 };
+
+typedef struct deal_ctx {
+    const fss_dealer *dealer;
+    const fss_gate *gate;
+    const fss_info *info;
+    const fss_mask *in;
+    uint64_t *const *out;
+    uint8_t *const *key;
+} deal_ctx;
+
+typedef struct step_ctx {
+    const fss_party *party;
+    const fss_gate *gate;
+    const fss_info *info;
+    const fss_io *io;
+    uint64_t b; /* party index, as a factor of public terms */
+} step_ctx;
+
+typedef struct sim_ctx {
+    const fss_gate *gate;
+    const fss_info *info;
+    const uint64_t *const *x, *const *masked;
+    uint64_t *const *y;
+} sim_ctx;
+
+typedef struct gate_row {
+    const char *name;
+    /* Checks the description; fills inputs, steps, vectors and items (not their offsets). */
+    tacit_status (*info)(const fss_gate *gate, fss_info *info, tacit_error *err);
+    void (*deal)(const deal_ctx *c, size_t at, size_t n); /* n <= GATE_TILE elements from `at` */
+    void (*step)(const step_ctx *c, unsigned step, size_t at, size_t n);
+    void (*sim)(const sim_ctx *c, size_t at, size_t n);
+} gate_row;
+
+#define GATE_ROW_DECLARE(name) extern const gate_row gate_row_##name;
+FSS_KIND_MAP(GATE_ROW_DECLARE)
+#undef GATE_ROW_DECLARE
+
+/* Declarations used by the rows' info functions. */
+unsigned info_item(fss_info *info, unsigned type, unsigned bits, unsigned repeat);
+void info_input(fss_info *info, unsigned bits, bool needs_share);
+void info_inner(fss_info *info, unsigned rows, unsigned bits); /* also makes the gate two-step */
+void info_out(fss_info *info, unsigned rows, unsigned bits);
+tacit_status gate_error(const fss_gate *gate, tacit_error *err, const char *format, ...)
+    PRINTF_LIKE(3, 4);
+static inline unsigned gate_rows(const fss_gate *gate)
+{
+    return gate->rows ? gate->rows : 1;
+}
+static inline unsigned gate_eff_bits(const fss_gate *gate)
+{
+    return gate->eff_bits ? gate->eff_bits : gate->in_bits;
+}
+
+/* Dealer: the trees for points alpha; leaf0 (may be NULL) is party 0's bit there. */
+void deal_tree(const deal_ctx *c, unsigned item, const uint64_t *alpha, uint64_t *leaf0, size_t at,
+               size_t n);
+/* Dealer: share `value`; the light party's share is its seed's, the heavy party stores the rest. */
+void deal_word(const deal_ctx *c, unsigned item, unsigned repeat, const uint64_t *value, size_t at,
+               size_t n);
+/* Dealer: the sum of both parties' pseudo-random words. */
+void deal_mask(const deal_ctx *c, unsigned item, unsigned repeat, uint64_t *sum, size_t at,
+               size_t n);
+
+/* Party: XOR shares of 1{x < alpha}. */
+void step_less(const step_ctx *c, unsigned item, const uint64_t *x, uint64_t *out, size_t at,
+               size_t n);
+/* Party: shares of what deal_word shared. */
+void step_word(const step_ctx *c, unsigned item, unsigned repeat, uint64_t *out, size_t at,
+               size_t n);
+/* Party: this party's pseudo-random words. */
+void step_mask(const step_ctx *c, unsigned item, unsigned repeat, uint64_t *out, size_t at,
+               size_t n);
+/* Party: sums[k] = sum over j of F(j) * table_k[(x + j) mod 2^bits] for element at + i, where F is
+ * this party's full evaluation; results go to out[k * stride + i]. */
+void step_lookup(const step_ctx *c, unsigned item, const uint64_t *table, unsigned rows,
+                 const uint64_t *x, uint64_t *out, size_t stride, size_t at, size_t n);
+
+/* Row k of an output vector, at element `at`. */
+static inline uint64_t *deal_row(const deal_ctx *c, unsigned vector, unsigned row, size_t at)
+{
+    return c->out[vector] + row * c->gate->count + at;
+}
+static inline uint64_t *step_row(const step_ctx *c, unsigned vector, unsigned row, size_t at)
+{
+    return c->io->out[vector] + row * c->gate->count + at;
+}
+static inline const uint64_t *step_opened(const step_ctx *c, unsigned vector, unsigned row,
+                                          size_t at)
+{
+    return c->io->opened[vector] + row * c->gate->count + at;
+}
+
+#endif

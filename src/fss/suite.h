@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Setting up what dealer and parties share, and the kernels behind the gates. */
+#ifndef FSS_SUITE_H
+#define FSS_SUITE_H
+
+#include "fss/gate.h"
+
+tacit_status fss_suite_init(fss_suite *suite, fss_prg_id prg, fss_tree tree,
+                            const uint8_t tweak[16], tacit_error *err);
+void fss_dealer_init(fss_dealer *dealer, const fss_suite *suite, const uint8_t seed0[16],
+                     const uint8_t seed1[16]);
+void fss_party_init(fss_party *party, const fss_suite *suite, unsigned index,
+                    const uint8_t seed[16]);
+
+/* Sum of table[k] over the set bits k < n of `bits`; n is a multiple of 64, or below it. */
+uint64_t fss_masked_sum_portable(const uint64_t *bits, const uint64_t *table, size_t n);
+#if defined(__x86_64__)
+uint64_t fss_masked_sum_avx512(const uint64_t *bits, const uint64_t *table, size_t n);
+#endif
+
+#endif
