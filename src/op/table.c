@@ -7,6 +7,7 @@
 /* One line per family file. */
 #define OP_FAMILIES(F)                                                                             \
     F(arith)                                                                                       \
+    F(fused_elementwise)                                                                           \
     F(move)
 
 #define DECLARE(name) extern const op_def op_rows_##name[];

@@ -8,9 +8,11 @@
 
 typedef struct pass_context {
     ir_graph *graph;
-    arena *scratch;      /* emptied after each pass */
-    uint64_t *fold_left; /* bytes constant folding may still add */
-    uint32_t rewrites;   /* the pass counts what it did */
+    const char *name;         /* of the running pass */
+    const op_def *const *ops; /* rows the patterns know, by pass_op (pass/edit.h) */
+    arena *scratch;           /* emptied after each pass */
+    uint64_t *fold_left;      /* bytes constant folding may still add */
+    uint32_t rewrites;        /* the pass counts what it did */
     const tacit_log *log;
     tacit_error *err;
 } pass_context;
@@ -19,6 +21,9 @@ typedef struct pass_def {
     const char *name;
     const char *what; /* one line for --help and `tacit show --passes` */
     tacit_status (*run)(pass_context *c);
+    /* Passes of stage s join once everything before them has settled: what a later stage swallows
+     * is out of reach of the patterns of an earlier one. */
+    uint8_t stage;
     bool required; /* cannot be switched off (it makes the graph runnable, not faster) */
 } pass_def;
 

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Constant folding by the reference evaluators. Bytes it may add are budgeted, and what lowers to a
+ * view of a weight is left alone: it costs nothing at run time, while folding would copy it. */
+#include "pass/edit.h"
+
+enum { SMALL = 64 * 1024 };
+
+static bool relabels(const pass_edit *e, const ir_node *n)
+{
+    return pass_is(e, n, PASS_RESHAPE) || pass_is(e, n, PASS_SQUEEZE) ||
+           pass_is(e, n, PASS_UNSQUEEZE) || pass_is(e, n, PASS_FLATTEN) ||
+           pass_is(e, n, PASS_IDENTITY);
+}
+
+static bool inputs_known(const ir_node *n)
+{
+    for (uint32_t k = 0; k < n->n_inputs; k++)
+        if (n->inputs[k] && !ir_value_known(n->inputs[k]))
+            return false;
+    return true;
+}
+
+/* All outputs wanted are plain static tensors; *bytes is what they take, *known whether inference
+ * has computed them already. */
+static bool foldable_outputs(const ir_node *n, size_t *bytes, bool *known)
+{
+    *bytes = 0;
+    *known = true;
+    for (uint32_t k = 0; k < n->n_outputs; k++) {
+        const ir_value *v = n->outputs[k];
+        size_t size;
+        if (!v)
+            continue;
+        if (!pass_static(v) || v->type.dtype == TACIT_STRING || !ir_type_bytes(&v->type, &size))
+            return false;
+        *bytes += size;
+        *known &= ir_value_known(v) != NULL;
+    }
+    return n->n_outputs > 0;
+}
+
+static bool read_elementwise_only(const pass_edit *e, const ir_value *v)
+{
+    for (const pass_use *u = pass_first_use(e, v); u; u = pass_next_use(e, u))
+        if (!u->node || !u->node->op || !(u->node->op->flags & OP_ELEMENTWISE))
+            return false;
+    return true;
+}
+
+static bool worth_it(pass_edit *e, ir_node *n, size_t bytes)
+{
+    if (bytes <= SMALL)
+        return true;
+    if (pass_is(e, n, PASS_DEQUANTIZE)) /* the quantised form is what kernels want to read */
+        return false;
+    /* A mask cut out of a table is worth its copy, as its pattern is looked for; weights are not.
+     */
+    if (n->op->alias && !read_elementwise_only(e, n->outputs[0]))
+        return false;
+    return true;
+}
+
+/* The value stops being computed and becomes a weight with these contents. */
+static void become_constant(ir_value *v, const ir_tensor *t)
+{
+    v->constant = t;
+    v->producer = NULL;
+    v->is_initializer = true;
+}
+
+static void settle(pass_edit *e, ir_node *n)
+{
+    for (uint32_t k = 0; k < n->n_outputs; k++) {
+        if (n->outputs[k])
+            become_constant(n->outputs[k], n->outputs[k]->constant);
+        n->outputs[k] = NULL;
+    }
+    pass_kill(e, n);
+    e->c->rewrites++;
+}
+
+/* The same bytes under another shape. */
+static tacit_status relabel(pass_edit *e, ir_node *n)
+{
+    ir_value *y = n->outputs[0];
+    ir_tensor *t = ARENA_NEW(e->g->memory, ir_tensor);
+    if (!t)
+        return error_memory(e->c->err, "a folded constant");
+    *t = ir_tensor_view(y->type.dtype, &y->type.shape, n->inputs[0]->constant->data);
+    y->constant = t;
+    settle(e, n);
+    return TACIT_OK;
+}
+
+static tacit_status compute(pass_edit *e, ir_node *n)
+{
+    const ir_tensor **in = ARENA_ARRAY(e->c->scratch, n->n_inputs + 1u, const ir_tensor *);
+    ir_tensor *out = ARENA_ARRAY(e->g->memory, n->n_outputs + 1u, ir_tensor);
+    if (!in || !out)
+        return error_memory(e->c->err, "folding constants");
+    for (uint32_t k = 0; k < n->n_inputs; k++)
+        in[k] = ir_value_known(n->inputs[k]);
+    op_exec_env env = {.memory = e->g->memory};
+    tacit_error why = {0};
+    tacit_status status = op_execute(n, in, out, &env, &why);
+    if (status == TACIT_ERR_MEMORY)
+        return error_memory(e->c->err, "folding constants");
+    if (status != TACIT_OK) { /* it will say so when it is run, if it ever is */
+        pass_near_miss(e, n, "not folded: %s", why.message);
+        return TACIT_OK;
+    }
+    for (uint32_t k = 0; k < n->n_outputs; k++) {
+        const ir_value *v = n->outputs[k];
+        ir_type type = ir_tensor_type(&out[k]);
+        if (v && (!out[k].data || !ir_type_equal(&v->type, &type)))
+            return TACIT_OK;
+    }
+    for (uint32_t k = 0; k < n->n_outputs; k++)
+        if (n->outputs[k])
+            n->outputs[k]->constant = &out[k];
+    settle(e, n);
+    return TACIT_OK;
+}
+
+static tacit_status fold(pass_edit *e, ir_node *n)
+{
+    size_t bytes;
+    bool known;
+    if (!n->type || !n->op || n->op->flags & (OP_RANDOM | OP_CONTROL) || ir_node_has_subgraph(n) ||
+        !foldable_outputs(n, &bytes, &known))
+        return TACIT_OK;
+    if (known) {
+        settle(e, n);
+        return TACIT_OK;
+    }
+    if (!n->op->eval || !inputs_known(n))
+        return TACIT_OK;
+    if (relabels(e, n))
+        return relabel(e, n);
+    if (!worth_it(e, n, bytes))
+        return TACIT_OK;
+    if (bytes > *e->c->fold_left) {
+        pass_near_miss(e, n, "not folded: %zu bytes are over what is left of the budget", bytes);
+        return TACIT_OK;
+    }
+    *e->c->fold_left -= bytes;
+    return compute(e, n);
+}
+
+tacit_status pass_fold_constants(pass_context *c)
+{
+    pass_edit e;
+    TRY(pass_edit_begin(&e, c));
+    for (uint32_t i = 0; i < c->graph->nodes.count; i++)
+        TRY(fold(&e, c->graph->nodes.data[i]));
+    return TACIT_OK;
+}

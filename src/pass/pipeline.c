@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The table of passes, and running it until nothing changes. */
+#include <string.h>
+#include <time.h>
+
+#include "pass/edit.h"
+
+enum {
+    PASS_ROUNDS = 64, /* a stage that has not settled by then is stopped: still right, not best */
+};
+#define PASS_FOLD_BUDGET ((uint64_t)256 << 20)
+
+/* Order matters inside a round: absorbing goes before folding, or folding would copy transposed
+ * weights; what the fusions of stage 2 look for is made by stage 1. */
+static const pass_def table[] = {
+    {"inline-if", "the branch of an If whose condition is known takes its place", pass_inline_if, 0,
+     true},
+    {"decompose", "ops without an evaluator of their own become simpler ones", pass_decompose, 0,
+     true},
+    {"clean-up", "x+0, x*1, Identity, Dropout at inference, Cast round trips", pass_clean_up, 0,
+     false},
+    {"clean-views", "Reshape, Transpose, Squeeze and Unsqueeze that do nothing or undo each other",
+     pass_clean_views, 0, false},
+    {"fold-constants", "what depends on constants alone is computed now, within a budget",
+     pass_fold_constants, 0, false},
+    {"share", "equal computations and equal small constants become one", pass_share, 0, false},
+    {"drop-dead", "nodes and outputs that nobody reads go", pass_drop_dead, 0, false},
+};
+enum { PASS_COUNT = sizeof table / sizeof *table };
+
+const pass_def *pass_at(uint32_t index)
+{
+    return index < PASS_COUNT ? &table[index] : NULL;
+}
+
+static tacit_status check_name(const char *name, tacit_error *err)
+{
+    for (uint32_t i = 0; i < PASS_COUNT; i++)
+        if (strcmp(table[i].name, name) == 0)
+            return TACIT_OK;
+    return error_set(err, TACIT_ERR_ARGUMENT, "there is no pass named '%s'", name);
+}
+
+static tacit_status choose(const pass_options *o, bool *on, tacit_error *err)
+{
+    for (uint32_t i = 0; i < PASS_COUNT; i++)
+        on[i] = true;
+    if (o && o->only)
+        TRY(check_name(o->only, err));
+    for (uint32_t k = 0; o && k < o->n_disabled; k++)
+        if (strcmp(o->disabled[k], "all") != 0)
+            TRY(check_name(o->disabled[k], err));
+    for (uint32_t i = 0; o && i < PASS_COUNT; i++) {
+        if (table[i].required)
+            continue;
+        on[i] = !o->only || strcmp(o->only, table[i].name) == 0;
+        for (uint32_t k = 0; k < o->n_disabled; k++)
+            if (strcmp(o->disabled[k], "all") == 0 || strcmp(o->disabled[k], table[i].name) == 0)
+                on[i] = false;
+    }
+    return TACIT_OK;
+}
+
+static uint64_t now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+typedef struct runner {
+    pass_context c;
+    arena *memory;
+    pass_report *report;
+    bool on[PASS_COUNT];
+    uint64_t version;             /* of the graph: counts the passes that changed it */
+    uint64_t settled[PASS_COUNT]; /* 1 + the version a pass last left alone */
+} runner;
+
+static tacit_status run_pass(runner *r, uint32_t i)
+{
+    r->c.rewrites = 0;
+    r->c.name = table[i].name;
+    uint32_t before = r->c.graph->nodes.count;
+    uint64_t start = now();
+    tacit_status status = table[i].run(&r->c);
+    arena_free(r->c.scratch);
+    if (status == TACIT_OK && r->c.rewrites)
+        status = ir_graph_sort(r->c.graph, r->c.err);
+    if (status != TACIT_OK)
+        return error_context(r->c.err, status, "pass %s", table[i].name);
+    if (!r->c.rewrites) {
+        r->settled[i] = r->version + 1;
+        return TACIT_OK;
+    }
+    r->version++;
+    pass_change change = {.pass = table[i].name,
+                          .round = r->report->rounds,
+                          .rewrites = r->c.rewrites,
+                          .nodes_before = before,
+                          .nodes_after = r->c.graph->nodes.count,
+                          .nanoseconds = now() - start};
+    if (!vec_push(r->memory, &r->report->changes, change))
+        return error_memory(r->c.err, "the report of the passes");
+    return TACIT_OK;
+}
+
+/* Rounds over the passes of this stage and the earlier ones until nothing changes. */
+static tacit_status run_stage(runner *r, uint32_t stage)
+{
+    for (uint32_t round = 0; round < PASS_ROUNDS; round++) {
+        uint64_t before = r->version;
+        bool ran = false;
+        for (uint32_t i = 0; i < PASS_COUNT; i++) {
+            if (!r->on[i] || table[i].stage > stage || r->settled[i] == r->version + 1)
+                continue;
+            ran = true;
+            TRY(run_pass(r, i));
+        }
+        r->report->rounds += ran;
+        if (before == r->version)
+            break;
+    }
+    return TACIT_OK;
+}
+
+tacit_status pass_pipeline(ir_graph *g, const pass_options *options, arena *memory,
+                           pass_report *report, tacit_error *err)
+{
+    *report = (pass_report){0};
+    uint64_t budget =
+        options && options->fold_budget ? options->fold_budget : (uint64_t)PASS_FOLD_BUDGET;
+    const op_def *ops[PASS_OP_COUNT];
+    pass_ops_find(ops);
+    arena scratch;
+    arena_init(&scratch, g->memory->allocator);
+    runner r = {.c = {.graph = g,
+                      .ops = ops,
+                      .scratch = &scratch,
+                      .fold_left = &budget,
+                      .log = options ? options->log : NULL,
+                      .err = err},
+                .memory = memory,
+                .report = report};
+    tacit_status status = choose(options, r.on, err);
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < PASS_COUNT; i++)
+        last = table[i].stage > last ? table[i].stage : last;
+    for (uint32_t s = 0; status == TACIT_OK && s <= last; s++)
+        status = run_stage(&r, s);
+    arena_free(&scratch);
+    return status;
+}
