@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A sealed graph: nodes with their successors, ready to be run again and again. */
+#ifndef TASK_GRAPH_H
+#define TASK_GRAPH_H
+
+#include "base/vec.h"
+#include "task/task.h"
+
+enum { TASK_INLINE_SUCCESSORS = 6 };
+
+enum task_node_flags {
+    TASK_NODE_CALL = 1, /* args is a task_recorded */
+    TASK_NODE_PREDICATED = 2,
+    TASK_NODE_JOIN = 4, /* nothing to run */
+};
+
+typedef struct task_node {
+    alignas(64) tacit_task_tile tile;
+    const void *args;
+    uint32_t begin, end;
+    _Atomic int32_t pending; /* set back to indegree when the node runs, so no reset pass */
+    int32_t indegree;
+    uint32_t successor_count;
+    uint8_t flags;
+    _Atomic uint8_t poison;
+    uint16_t kernel;
+    uint32_t successors[TASK_INLINE_SUCCESSORS]; /* or [0]: where they begin in the graph's list */
+} task_node;
+_Static_assert(sizeof(task_node) == 64, "one cache line");
+
+typedef struct task_node_info {
+    const int64_t *predicate;
+    const char *name;
+    uint32_t first_dep, dep_count; /* in the graph's deps */
+    uint32_t cost_ns, home;
+    uint64_t priority; /* longest path to an exit */
+    uint8_t status;
+} task_node_info;
+
+typedef struct task_recorded {
+    const tacit_task_kernel *kernel;
+    void *user;
+    tacit_task_value *values;
+    uint32_t count, node;
+} task_recorded;
+
+/* One use of the caller's memory by a recorded task. */
+typedef struct task_patch {
+    const void *data; /* as recorded */
+    uint64_t offset, high;
+    tacit_task_value *value;
+} task_patch;
+
+struct tacit_task_graph {
+    tacit_task_runtime *rt;
+    arena memory;
+    VEC(task_node_info) info;
+    VEC(task_node) building; /* unaligned copies until sealed */
+    VEC(uint32_t) deps;
+    VEC(task_patch) patches;
+    task_node *nodes; /* aligned, after seal */
+    uint32_t *adjacent, *roots;
+    uint32_t count, root_count, root_chunk, deque_mask;
+    _Atomic uint32_t **items; /* per worker: storage of its deque */
+    uint64_t edges, total_cost;
+    bool sealed, costs_known;
+    uint64_t last_ticks; /* of the previous run */
+    _Atomic uint64_t first_failure;
+};
+
+static inline const uint32_t *task_successors(const tacit_task_graph *g, const task_node *n)
+{
+    return n->successor_count <= TASK_INLINE_SUCCESSORS ? n->successors
+                                                        : g->adjacent + n->successors[0];
+}
+
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Waiting without burning a shared machine. A sleeper announces itself, makes every other thread
+ * of the process pass a barrier (membarrier), looks once more and sleeps; therefore whoever
+ * publishes work needs no fence of its own before it looks for sleepers. */
+#include <limits.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "task/task.h"
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t value)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+}
+
+static void futex_wake(_Atomic uint32_t *word, int count)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+}
+
+bool task_park_setup(void)
+{
+#if defined(__SANITIZE_THREAD__)
+    return false;
+#else
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+#endif
+}
+
+static void barrier_for_all(const tacit_task_runtime *rt)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    if (rt->asymmetric)
+        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+}
+
+static bool work_visible(tacit_task_runtime *rt, const task_worker *w)
+{
+    if (LOAD(&rt->stop, RELAXED) || task_graph_work(rt))
+        return true;
+    for (uint32_t c = 0; c < rt->class_count; c++) {
+        if (!(w->classes >> c & 1))
+            continue;
+        if (!task_inject_empty(&rt->inject[c]) || !task_shared_empty(&rt->shared[c]))
+            return true;
+        for (uint32_t i = 0; i < rt->threads; i++)
+            if (task_deque_size(&rt->workers[i].deque[c]) > 0)
+                return true;
+    }
+    return false;
+}
+
+void task_worker_sleep(tacit_task_runtime *rt, task_worker *w)
+{
+    uint32_t before = atomic_fetch_add_explicit(&rt->sleepers, 1, memory_order_seq_cst);
+    barrier_for_all(rt);
+    uint32_t event = LOAD(&rt->event, memory_order_acquire);
+    /* A surplus worker sleeps although there is work: others have the CPUs. */
+    bool sleep = before < rt->surplus ? !LOAD(&rt->stop, RELAXED) : !work_visible(rt, w);
+    if (sleep) {
+        w->parks++;
+        if (UNLIKELY(rt->trace_level >= 2))
+            task_trace_add(&w->trace, task_ticks(), TASK_EV_PARK, 0, 0, 0);
+        futex_wait(&rt->event, event);
+        if (UNLIKELY(rt->trace_level >= 2))
+            task_trace_add(&w->trace, task_ticks(), TASK_EV_WAKE, 0, 0, 0);
+    }
+    atomic_fetch_sub_explicit(&rt->sleepers, 1, memory_order_seq_cst);
+}
+
+void task_wake(tacit_task_runtime *rt, task_worker *w)
+{
+    if (w)
+        w->wakes++;
+    atomic_fetch_add_explicit(&rt->event, 1, memory_order_acq_rel);
+    futex_wake(&rt->event, rt->uniform ? 1 : INT_MAX);
+}
+
+/* As many as there are CPUs for. */
+void task_wake_for_run(tacit_task_runtime *rt)
+{
+    uint32_t sleepers = LOAD(&rt->sleepers, RELAXED);
+    if (sleepers <= rt->surplus)
+        return;
+    atomic_fetch_add_explicit(&rt->event, 1, memory_order_acq_rel);
+    futex_wake(&rt->event, (int)(sleepers - rt->surplus));
+}
+
+void task_wake_all(tacit_task_runtime *rt)
+{
+    atomic_fetch_add_explicit(&rt->event, 1, memory_order_acq_rel);
+    futex_wake(&rt->event, INT_MAX);
+}
+
+void task_wake_orchestrator(tacit_task_runtime *rt)
+{
+    if (atomic_exchange_explicit(&rt->orchestrator_asleep, 0, memory_order_acq_rel))
+        futex_wake(&rt->orchestrator_asleep, 1);
+}
+
+/* Sleep until somebody completes something or there is work; `idle` says after the announcement
+ * whether that is still to come. */
+void task_orchestrator_sleep(tacit_task_runtime *rt, bool (*idle)(tacit_task_runtime *, uint64_t),
+                             uint64_t argument)
+{
+    STORE(&rt->orchestrator_asleep, 1, memory_order_seq_cst);
+    barrier_for_all(rt);
+    if (idle(rt, argument) && !work_visible(rt, &rt->workers[0]))
+        futex_wait(&rt->orchestrator_asleep, 1);
+    STORE(&rt->orchestrator_asleep, 0, memory_order_relaxed);
+}
+
+static bool nothing_completed(tacit_task_runtime *rt, uint64_t executed)
+{
+    return task_executed(rt) == executed;
+}
+
+/* Called in a loop around a condition that only completions can make true. */
+void task_wait_step(tacit_task_runtime *rt, task_patience *p)
+{
+    if (task_help(rt, &rt->workers[0])) {
+        p->spins = 0;
+        return;
+    }
+    uint64_t executed = task_executed(rt);
+    if (p->spins == 0 || p->executed != executed) {
+        p->since = task_ticks();
+        p->executed = executed;
+        p->spins = 1;
+        return; /* the condition is looked at once more after this count */
+    }
+    p->spins++;
+    for (uint32_t i = 0; i < (p->spins < 64 ? p->spins : 64); i++)
+        TASK_PAUSE();
+    if (rt->surplus)
+        sched_yield(); /* more threads than CPUs: let the one we wait for run */
+    if (rt->idle != TACIT_TASK_IDLE_SPIN && task_ticks() - p->since > rt->spin_ticks) {
+        task_orchestrator_sleep(rt, nothing_completed, executed);
+        p->spins = 0;
+    }
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Running a sealed graph. Nodes count down their producers and set their counter back as they run;
+ * a node with one producer needs no counter. Roots come in chunks from a shared cursor, everything
+ * else from work-stealing deques. No lock, no allocation. */
+#include <inttypes.h>
+
+#include "task/graph.h"
+
+enum { STEAL_MOST = 16, SERIAL_NS = 2000, SERIAL_NODES = 64 };
+
+/* ---- one node ----------------------------------------------------------------------------- */
+
+static uint8_t call_recorded(tacit_task_runtime *rt, task_worker *w, const task_recorded *r)
+{
+    tacit_task_call call = {.values = r->values,
+                            .user = r->user,
+                            .id = r->node,
+                            .count = r->count,
+                            .worker = w->index,
+                            .runtime = rt};
+    return (uint8_t)r->kernel->run(&call);
+}
+
+static void fail_node(tacit_task_graph *g, uint32_t index, uint8_t status)
+{
+    uint64_t packed = (uint64_t)index << 8 | status, old = LOAD(&g->first_failure, RELAXED);
+    while (packed < old && !atomic_compare_exchange_weak_explicit(&g->first_failure, &old, packed,
+                                                                  RELAXED, RELAXED))
+        ;
+}
+
+/* Everything but a plain tile: recorded calls, predicates, joins, poisoned nodes. */
+static uint8_t run_special(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g,
+                           task_node *n, uint32_t index)
+{
+    uint8_t status = LOAD(&n->poison, RELAXED);
+    if (status) {
+        STORE(&n->poison, 0, RELAXED); /* for the next run */
+        fail_node(g, index, status | TASK_INHERITED);
+        return status;
+    }
+    if ((n->flags & TASK_NODE_JOIN) ||
+        ((n->flags & TASK_NODE_PREDICATED) && *g->info.data[index].predicate == 0))
+        return 0;
+    if (n->flags & TASK_NODE_CALL)
+        status = call_recorded(rt, w, n->args);
+    else
+        n->tile(n->args, n->begin, n->end);
+    if (status)
+        fail_node(g, index, status);
+    return status;
+}
+
+static uint8_t run_traced(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g, task_node *n,
+                          uint32_t index)
+{
+    uint64_t begin = task_ticks();
+    uint8_t status = run_special(rt, w, g, n, index);
+    task_trace_add(&w->trace, begin, TASK_EV_NODE, n->kernel, index, 0);
+    task_trace_add(&w->trace, task_ticks(), TASK_EV_END, n->kernel, index, status);
+    return status;
+}
+
+static inline uint8_t run_node(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g,
+                               task_node *n, uint32_t index)
+{
+    if (UNLIKELY(rt->trace_level))
+        return run_traced(rt, w, g, n, index);
+    if (UNLIKELY(n->flags || LOAD(&n->poison, RELAXED)))
+        return run_special(rt, w, g, n, index);
+    n->tile(n->args, n->begin, n->end);
+    return 0;
+}
+
+/* ---- in parallel -------------------------------------------------------------------------- */
+
+static inline void offer(tacit_task_runtime *rt, task_worker *w, uint32_t node)
+{
+    task_deque_push(&w->nodes, node);
+    task_publish_fence(rt);
+    if (UNLIKELY(LOAD(&rt->sleepers, RELAXED) > rt->surplus))
+        task_wake(rt, w);
+    if (UNLIKELY(LOAD(&rt->orchestrator_asleep, RELAXED)))
+        task_wake_orchestrator(rt);
+}
+
+static void run_nodes(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g, uint32_t index)
+{
+    int64_t done = 0;
+    do {
+        task_node *n = &g->nodes[index];
+        uint8_t status = run_node(rt, w, g, n, index);
+        done++;
+        STORE(&n->pending, n->indegree, RELAXED); /* published to the next run by its start */
+        const uint32_t *successors = task_successors(g, n);
+        uint32_t count = n->successor_count, next = TASK_NIL;
+        for (uint32_t i = 0; i < count; i++) {
+            task_node *c = &g->nodes[successors[i]];
+            if (UNLIKELY(status))
+                STORE(&c->poison, status, RELAXED); /* carried by PEND */
+            if (c->indegree != 1 && atomic_fetch_sub_explicit(&c->pending, 1, MO_PEND) != 1)
+                continue;
+            if (next != TASK_NIL)
+                offer(rt, w, next);
+            next = successors[i];
+        }
+        index = next;
+    } while (index != TASK_NIL);
+    w->node_count += done;
+}
+
+/* Subtract what this worker finished; the last one wakes the caller. */
+static void settle(tacit_task_runtime *rt, task_worker *w)
+{
+    int64_t n = w->node_count;
+    if (!n)
+        return;
+    w->node_count = 0;
+    if (atomic_fetch_sub_explicit(&rt->nodes_left, n, memory_order_acq_rel) == n) {
+        task_publish_fence(rt);
+        if (LOAD(&rt->orchestrator_asleep, RELAXED))
+            task_wake_orchestrator(rt);
+    }
+}
+
+static bool steal_nodes(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g)
+{
+    uint32_t node, extra;
+    for (uint32_t i = 0; i < rt->threads; i++) {
+        uint32_t v = w->victim + i < rt->threads ? w->victim + i : w->victim + i - rt->threads;
+        task_deque *d = &rt->workers[v].nodes;
+        if (v == w->index || task_deque_size(d) <= 0 || !task_deque_steal(d, &node))
+            continue;
+        w->victim = v;
+        w->steals++;
+        int64_t more = task_deque_size(d) / 2;
+        for (int64_t k = 0; k < more && k < STEAL_MOST && task_deque_steal(d, &extra); k++)
+            task_deque_push(&w->nodes, extra);
+        run_nodes(rt, w, g, node);
+        return true;
+    }
+    return false;
+}
+
+static bool take_nodes(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g)
+{
+    uint32_t node;
+    if (task_deque_pop(&w->nodes, &node)) {
+        run_nodes(rt, w, g, node);
+        return true;
+    }
+    if (LOAD(&rt->root_cursor, RELAXED) < g->root_count) {
+        uint32_t at = atomic_fetch_add_explicit(&rt->root_cursor, g->root_chunk, RELAXED);
+        uint32_t end = at + g->root_chunk < g->root_count ? at + g->root_chunk : g->root_count;
+        for (uint32_t i = at; i < end; i++)
+            run_nodes(rt, w, g, g->roots[i]);
+        if (at < end)
+            return true;
+    }
+    return steal_nodes(rt, w, g);
+}
+
+bool task_graph_work(tacit_task_runtime *rt)
+{
+    if (!LOAD(&rt->graph, RELAXED))
+        return false;
+    if (LOAD(&rt->root_cursor, RELAXED) < LOAD(&rt->root_count, RELAXED))
+        return true;
+    for (uint32_t i = 0; i < rt->threads; i++)
+        if (task_deque_size(&rt->workers[i].nodes) > 0)
+            return true;
+    return false;
+}
+
+bool task_graph_help(tacit_task_runtime *rt, task_worker *w)
+{
+    if (!w->generalist)
+        return false;
+    /* Announce, then look again: the caller clears `graph` and then waits for `joined`. */
+    STORE(&w->joined, true, memory_order_seq_cst);
+    tacit_task_graph *g = LOAD(&rt->graph, memory_order_seq_cst);
+    bool worked = false;
+    if (g) {
+        uint32_t spins = 0;
+        while (LOAD(&rt->nodes_left, memory_order_acquire) > 0 && spins < 256) {
+            if (take_nodes(rt, w, g)) {
+                worked = true;
+                spins = 0;
+                continue;
+            }
+            settle(rt, w);
+            spins++;
+            TASK_PAUSE();
+        }
+        settle(rt, w);
+    }
+    STORE(&w->joined, false, memory_order_release);
+    return worked;
+}
+
+static bool run_unfinished(tacit_task_runtime *rt, uint64_t unused)
+{
+    (void)unused;
+    return LOAD(&rt->nodes_left, memory_order_acquire) > 0;
+}
+
+static void run_parallel(tacit_task_runtime *rt, tacit_task_graph *g)
+{
+    task_worker *w = &rt->workers[0];
+    for (uint32_t i = 0; i < rt->threads; i++) {
+        rt->workers[i].nodes.items = g->items[i];
+        rt->workers[i].nodes.mask = g->deque_mask;
+    }
+    STORE(&rt->nodes_left, (int64_t)g->count, RELAXED);
+    STORE(&rt->root_count, g->root_count, RELAXED);
+    STORE(&rt->root_cursor, 0, RELAXED);
+    STORE(&rt->graph, g, memory_order_seq_cst);
+    task_wake_for_run(rt);
+    uint64_t since = 0;
+    uint32_t spins = 0;
+    while (LOAD(&rt->nodes_left, memory_order_acquire) > 0) {
+        if (take_nodes(rt, w, g)) {
+            spins = 0;
+            continue;
+        }
+        settle(rt, w);
+        if (spins++ == 0)
+            since = task_ticks();
+        TASK_PAUSE();
+        if (rt->idle != TACIT_TASK_IDLE_SPIN && spins > 256 &&
+            task_ticks() - since > rt->spin_ticks) {
+            task_orchestrator_sleep(rt, run_unfinished, 0);
+            spins = 0;
+        }
+    }
+    STORE(&rt->graph, NULL, memory_order_seq_cst);
+    for (uint32_t i = 1; i < rt->threads; i++)
+        while (LOAD(&rt->workers[i].joined, memory_order_seq_cst))
+            TASK_PAUSE();
+}
+
+/* ---- runs --------------------------------------------------------------------------------- */
+
+/* In submit order, which is one of the orders the dependences allow. */
+static void run_serial(tacit_task_runtime *rt, tacit_task_graph *g)
+{
+    for (uint32_t i = 0; i < g->count; i++) {
+        task_node *n = &g->nodes[i];
+        uint8_t status = run_node(rt, &rt->workers[0], g, n, i);
+        if (UNLIKELY(status)) {
+            const uint32_t *successors = task_successors(g, n);
+            for (uint32_t k = 0; k < n->successor_count; k++)
+                STORE(&g->nodes[successors[k]].poison, status, RELAXED);
+        }
+    }
+}
+
+static bool worth_workers(const tacit_task_runtime *rt, const tacit_task_graph *g)
+{
+    if (rt->threads == 1)
+        return false;
+    double limit = SERIAL_NS * rt->ticks_per_ns;
+    if (g->costs_known && g->total_cost < SERIAL_NS)
+        return false;
+    return !(g->last_ticks && g->count <= SERIAL_NODES && (double)g->last_ticks < limit);
+}
+
+static tacit_status run_result(tacit_task_graph *g, tacit_error *err)
+{
+    uint64_t failure = LOAD(&g->first_failure, RELAXED);
+    if (LIKELY(failure == UINT64_MAX))
+        return TACIT_OK;
+    STORE(&g->first_failure, UINT64_MAX, RELAXED);
+    uint32_t node = (uint32_t)(failure >> 8);
+    const char *name = g->info.data[node].name;
+    tacit_status status = (tacit_status)(failure & 0x7f);
+    return error_set(err, status, "node %u (%s) failed: %s", node, name ? name : "unnamed",
+                     tacit_status_text(status));
+}
+
+tacit_status tacit_task_graph_run(tacit_task_runtime *rt, tacit_task_graph *g, tacit_error *err)
+{
+    if (UNLIKELY(!g->sealed || g->rt != rt))
+        return error_set(err, TACIT_ERR_STATE, "the graph %s",
+                         g->sealed ? "belongs to another runtime" : "is not sealed");
+    if (UNLIKELY(atomic_exchange_explicit(&rt->running, true, memory_order_acquire)))
+        return error_set(err, TACIT_ERR_STATE, "another graph is running on this runtime");
+    tacit_status status = TACIT_OK;
+    if (UNLIKELY(rt->held_count || task_executed(rt) != LOAD(&rt->submitted, RELAXED))) {
+        status = error_set(err, TACIT_ERR_STATE,
+                           "tasks are in flight: wait for them before running a graph");
+    } else if (g->count) {
+        uint64_t begin = task_ticks();
+        if (worth_workers(rt, g))
+            run_parallel(rt, g);
+        else
+            run_serial(rt, g);
+        g->last_ticks = task_ticks() - begin;
+        status = run_result(g, err);
+    }
+    STORE(&rt->running, false, memory_order_release);
+    return status;
+}

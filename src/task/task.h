@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The runtime's parts. Who may touch what:
+ *   orchestrator only  rings, scopes, tokens, map, publish buffer (plain memory)
+ *   published          slot and cold fields: written before the slot is linked or queued
+ *   shared             atomics; each group on its own cache line
+ * There is no scheduler thread and no lock: completion runs on whoever finished the kernel, and
+ * slots are recycled by the orchestrator alone, so a slot index never changes meaning under it. */
+#ifndef TASK_TASK_H
+#define TASK_TASK_H
+
+#include <pthread.h>
+
+#include "base/alloc.h"
+#include "base/cpu.h"
+#include "base/status.h"
+#include "tacit/task.h"
+#include "task/map.h"
+#include "task/queue.h"
+#include "task/trace.h"
+
+#define TASK_NIL 0xffffffffu /* no slot */
+
+enum {
+    TASK_INLINE_VALUES = 11,
+    TASK_INLINE_RETAINS = 5,
+    TASK_KERNELS = 256, /* distinct kernels with their own estimate; the rest share the last */
+    TASK_BATCH = 128,   /* most ready tasks held back */
+    TASK_RECLAIM_EVERY = 64,
+};
+
+enum task_flags {
+    TASK_PREDICATED = 1,
+    TASK_ASYNC = 2,
+    TASK_SPILLED = 4, /* values and retains live in the task's heap block */
+};
+
+/* The hot line. */
+typedef struct task_slot {
+    alignas(64) _Atomic uint64_t word; /* high: newest successor node or SEALED; low: references */
+    _Atomic int32_t pending;           /* producers not yet completed */
+    uint16_t kernel;
+    uint8_t class, flags;
+    tacit_task_run run;
+    void *user;
+    uint64_t id;
+    _Atomic uint8_t poison; /* status inherited from a failed producer */
+    uint8_t retain_count, value_count;
+    uint8_t status; /* TASK_INHERITED | tacit_status, written before the word is sealed */
+    uint32_t retain[TASK_INLINE_RETAINS]; /* slots whose memory this task keeps alive */
+} task_slot;
+_Static_assert(sizeof(task_slot) == 64, "one cache line");
+_Static_assert(offsetof(task_slot, status) == TASK_STATUS_OFFSET, "read by the map");
+
+#define TASK_INHERITED 0x80u
+
+typedef struct task_cold {
+    uint64_t heap_end; /* virtual end of the heap once this task is gone */
+    const int64_t *predicate;
+    void *spill;
+    _Atomic uint64_t token; /* id + 1 while an asynchronous kernel is out */
+    uint64_t dep_end;       /* likewise for the dependence ring */
+    tacit_task_value values[TASK_INLINE_VALUES];
+} task_cold;
+_Static_assert(sizeof(task_cold) == 128, "two cache lines");
+
+/* The successor lists' nodes form a ring; a node is freed with the consumer it names. */
+typedef struct task_dep {
+    uint32_t task; /* slot; top bit: the consumer reads what the producer wrote */
+    uint32_t next; /* 0: end */
+} task_dep;
+
+/* Virtual offsets grow for ever, physical = virtual % size; a block never straddles the end. */
+typedef struct task_heap {
+    unsigned char *memory;
+    uint64_t size, top, tail;
+} task_heap;
+
+typedef struct task_scope {
+    uint64_t begin;
+    uint64_t heap_begin;
+    const char *site;
+    tacit_task_scope_mode mode;
+} task_scope;
+
+typedef struct task_worker {
+    task_deque deque[TACIT_TASK_TYPES]; /* per class */
+    task_deque nodes;                   /* of the graph being run; its items belong to the graph */
+    alignas(64) _Atomic uint64_t executed;
+    _Atomic uint64_t current; /* id + 1 of the running task */
+    _Atomic bool joined;      /* inside the graph run */
+    uint32_t index, classes;  /* bit per class served */
+    bool generalist;          /* serves every type anybody serves: takes part in graph runs */
+    uint32_t sample, victim;
+    uint64_t steals, parks, wakes;
+    int64_t node_count; /* finished nodes not yet subtracted from the run's remainder */
+    task_trace trace;
+    struct tacit_task_runtime *rt;
+    pthread_t thread;
+} task_worker;
+
+/* One resource's counters. */
+typedef struct task_gauge {
+    uint64_t high, stalls, stall_ns;
+} task_gauge;
+
+struct tacit_task_runtime {
+    /* fixed at create */
+    const tacit_allocator *allocator;
+    task_slot *slots;
+    task_cold *cold;
+    task_dep *deps;
+    _Atomic uint8_t *flags; /* per slot: 1 + lap parity once consumed, | 0x80 when failed */
+    task_worker *workers;
+    uint32_t window, mask, bits, capacity; /* capacity: window less the spare slot */
+    uint32_t dep_capacity, threads, class_count;
+    uint32_t surplus; /* workers that should sleep because there are not enough CPUs */
+    uint8_t class_of[TACIT_TASK_TYPES];
+    bool served[TACIT_TASK_TYPES];
+    tacit_task_type dummy_type; /* where tasks without a kernel are finished */
+    bool uniform;               /* everybody serves everything */
+    bool eager, asymmetric;
+    tacit_task_idle idle;
+    uint64_t spin_ticks, batch_ticks;
+    uint32_t inline_ticks;
+    double ticks_per_ns;
+    pthread_t owner;
+
+    /* orchestrator only */
+    alignas(64) uint64_t next;
+    uint64_t pin; /* the oldest task an open scope may hold; see task_pin */
+    uint64_t dep_top, dep_tail;
+    uint32_t dep_place; /* dep_top modulo the capacity */
+    task_heap heap;
+    bool *token; /* per slot: scope reference still held */
+    task_map map;
+    task_scope scopes[TACIT_TASK_MAX_SCOPES];
+    uint32_t depth;
+    uint32_t held[TASK_BATCH]; /* ready, not yet published */
+    uint32_t held_count, since_publish;
+    uint64_t held_ticks;
+    bool held_unknown;
+    task_fanin fanin;
+    uint32_t retain_count;
+    uint32_t retains[TACIT_TASK_MAX_PARAMS];
+    task_region regions[TACIT_TASK_MAX_PARAMS];
+    task_failures failures;
+    const tacit_task_kernel *kernels[TASK_KERNELS];
+    uint32_t kernel_count, kernel_last;
+    task_gauge gauge[TACIT_TASK_RESOURCES];
+    uint64_t pinned_slots, pinned_heap; /* most that one set of open scopes held */
+    uint64_t edges, inline_runs, first_id;
+    struct task_recorder *recorder;
+
+    /* shared, read by all, written rarely */
+    alignas(64) _Atomic uint32_t sleepers;
+    _Atomic uint32_t orchestrator_asleep;
+    _Atomic bool stop;
+    _Atomic(struct tacit_task_graph *) graph;
+    uint32_t trace_level;
+    alignas(64) _Atomic uint32_t event;                  /* futex of sleeping workers */
+    alignas(64) _Atomic uint32_t estimate[TASK_KERNELS]; /* ticks; 0: not measured yet */
+    alignas(64) _Atomic uint64_t first_failure;          /* packed, lowest id wins */
+    _Atomic uint64_t failed;                             /* how many */
+    _Atomic uint64_t foreign_executed;
+    _Atomic uint64_t submitted; /* for threads that run graphs; written by the orchestrator */
+    _Atomic uint32_t stall;     /* resource being waited for */
+    /* graph runs */
+    alignas(64) _Atomic int64_t nodes_left;
+    alignas(64) _Atomic uint32_t root_cursor;
+    alignas(64) _Atomic uint32_t root_count;
+    _Atomic bool running;
+    task_inject inject[TACIT_TASK_TYPES];
+    task_shared shared[TACIT_TASK_TYPES];
+};
+
+/* ---- time */
+static inline uint64_t task_ticks(void)
+{
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+    uint64_t t;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(t));
+    return t;
+#else
+    return clock_ns();
+#endif
+}
+
+static inline uint8_t task_lap(const tacit_task_runtime *rt, uint64_t id)
+{
+    return (uint8_t)(1 + ((id >> rt->bits) & 1));
+}
+static inline uint32_t task_index(const tacit_task_runtime *rt, uint64_t id)
+{
+    return (uint32_t)id & rt->mask;
+}
+static inline bool task_alive(const tacit_task_runtime *rt, uint64_t id)
+{
+    return id - rt->fanin.tail < rt->next - rt->fanin.tail;
+}
+
+/* heap.c: whether `bytes` fit with the heap's tail at `tail`; reserving cannot fail after that. */
+void task_heap_open(task_heap *h, unsigned char *memory, uint64_t size);
+void task_heap_close(task_heap *h);
+bool task_heap_fits(const task_heap *h, uint64_t tail, uint64_t bytes);
+void *task_heap_take(task_heap *h, uint64_t bytes);
+void task_heap_release(task_heap *h, uint64_t tail);
+
+/* run.c */
+void task_publish(tacit_task_runtime *rt); /* hand over or run what is held back */
+void task_hand_over(tacit_task_runtime *rt);
+bool task_help(tacit_task_runtime *rt, task_worker *w);
+void task_finish_foreign(tacit_task_runtime *rt, uint32_t index, tacit_status status);
+uint64_t task_executed(tacit_task_runtime *rt);
+void task_drop(tacit_task_runtime *rt, uint32_t index);
+void *task_worker_main(void *argument);
+void task_fail(tacit_task_runtime *rt, uint64_t id, uint32_t kernel, uint8_t status);
+static inline void task_ready(tacit_task_runtime *rt, uint32_t index);
+
+/* reclaim.c */
+void task_reclaim(tacit_task_runtime *rt);
+uint64_t task_pin(tacit_task_runtime *rt);
+tacit_status task_reserve(tacit_task_runtime *rt, uint64_t bytes, uint32_t deps, uint32_t records,
+                          tacit_error *err);
+
+/* park.c */
+typedef struct task_patience {
+    uint64_t since, executed;
+    uint32_t spins;
+} task_patience;
+void task_wait_step(tacit_task_runtime *rt, task_patience *p); /* orchestrator: help, spin, sleep */
+void task_wake(tacit_task_runtime *rt, task_worker *w);        /* one worker, or all if mixed */
+void task_wake_all(tacit_task_runtime *rt);
+void task_wake_for_run(tacit_task_runtime *rt);
+void task_orchestrator_sleep(tacit_task_runtime *rt, bool (*idle)(tacit_task_runtime *, uint64_t),
+                             uint64_t argument);
+void task_wake_orchestrator(tacit_task_runtime *rt);
+void task_worker_sleep(tacit_task_runtime *rt, task_worker *w);
+bool task_park_setup(void); /* true when membarrier makes the waker's side free */
+
+/* After publishing work or a completion, before looking whether somebody sleeps. */
+static inline void task_publish_fence(const tacit_task_runtime *rt)
+{
+    if (LIKELY(rt->asymmetric))
+        atomic_signal_fence(memory_order_seq_cst);
+    else
+        atomic_thread_fence(memory_order_seq_cst);
+}
+
+static inline void task_notify(tacit_task_runtime *rt, task_worker *w)
+{
+    task_publish_fence(rt);
+    if (UNLIKELY(LOAD(&rt->sleepers, RELAXED) > rt->surplus))
+        task_wake(rt, w);
+}
+
+/* submit.c */
+tacit_status task_check_owner(tacit_task_runtime *rt, tacit_error *err);
+tacit_status task_check_desc(tacit_task_runtime *rt, const tacit_task_desc *desc, uint64_t *bytes,
+                             uint32_t *records, tacit_error *err);
+
+/* trace.c */
+void task_trace_rings(tacit_task_runtime *rt);
+
+/* record.c */
+tacit_status task_record_submit(tacit_task_runtime *rt, const tacit_task_desc *desc,
+                                tacit_task_id *id, tacit_error *err);
+uint64_t task_record_count(const tacit_task_runtime *rt);
+void task_record_scope_end(tacit_task_runtime *rt, uint64_t begin);
+void task_record_cancel(tacit_task_runtime *rt);
+
+/* replay.c: take part in the run under way; false when there was nothing to do. */
+bool task_graph_help(tacit_task_runtime *rt, task_worker *w);
+bool task_graph_work(tacit_task_runtime *rt); /* nodes waiting for somebody */
+
+/* Hold a ready task back until a batch is worth publishing. */
+static inline void task_ready(tacit_task_runtime *rt, uint32_t index)
+{
+    uint32_t estimate = LOAD(&rt->estimate[rt->slots[index].kernel], RELAXED);
+    rt->held[rt->held_count++] = index;
+    rt->held_ticks += estimate;
+    rt->held_unknown |= estimate == 0;
+    if (rt->held_unknown || rt->held_count == TASK_BATCH || rt->held_ticks >= rt->batch_ticks)
+        task_publish(rt);
+}
+
+#endif

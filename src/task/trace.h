@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Event rings, one per worker, sixteen bytes a record; the newest records win. */
+#ifndef TASK_TRACE_H
+#define TASK_TRACE_H
+
+#include <stdint.h>
+
+#include "base/alloc.h"
+
+typedef enum task_event {
+    TASK_EV_BEGIN = 1, /* level 1: kernel starts (task, kernel) */
+    TASK_EV_END,       /* level 1 */
+    TASK_EV_NODE,      /* level 1: as BEGIN, a node of a graph run */
+    TASK_EV_SUBMIT,    /* level 2: aux: producers */
+    TASK_EV_STEAL,     /* level 2 */
+    TASK_EV_PARK,      /* level 2 */
+    TASK_EV_WAKE,      /* level 2 */
+    TASK_EV_EDGE,      /* level 2: aux: the producer */
+    TASK_EV_STALL,     /* level 3: kernel: resource; aux: microseconds */
+    TASK_EV_SCOPE,     /* level 3: aux: new depth */
+    TASK_EV_RING,      /* level 3: kernel: resource; aux: per mille in use */
+    TASK_EV_ASYNC,     /* level 1: a token was completed */
+} task_event;
+
+typedef struct task_trace_record {
+    uint64_t when : 48; /* ticks since the trace began */
+    uint64_t event : 8;
+    uint64_t kernel : 8;
+    uint32_t task; /* low half of the id, or the node */
+    uint32_t aux;
+} task_trace_record;
+_Static_assert(sizeof(task_trace_record) == 16, "four to a cache line");
+
+typedef struct task_trace {
+    task_trace_record *records;
+    uint64_t count; /* written ever; the ring holds the last mask + 1 */
+    uint32_t mask;
+    uint64_t start; /* ticks */
+} task_trace;
+
+static inline void task_trace_add(task_trace *t, uint64_t ticks, task_event event, uint32_t kernel,
+                                  uint64_t task, uint32_t aux)
+{
+    t->records[t->count++ & t->mask] = (task_trace_record){.when = ticks - t->start,
+                                                           .event = event,
+                                                           .kernel = kernel,
+                                                           .task = (uint32_t)task,
+                                                           .aux = aux};
+}
+
+#endif
