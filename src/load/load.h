@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Model and tensor files in and out: ONNX, safetensors, .npy, .npz.
+ *
+ * Files are hostile until proven otherwise: every reader is bounded by its input, refuses what does
+ * not add up and says which file, node or tensor and why. Tensor bytes stay where they are in the
+ * mapped file wherever their alignment allows it.
+ */
+#ifndef LOAD_LOAD_H
+#define LOAD_LOAD_H
+
+#include "base/file.h"
+#include "op/op.h"
+
+/* Files that tensors of a graph still point into (external data); a list in the arena. */
+typedef struct load_file {
+    struct load_file *next;
+    const char *path;
+    file_map map;
+} load_file;
+typedef struct load_files {
+    load_file *first;
+} load_files;
+/* Call once, after the last use of the graph and before its arena is freed. */
+void load_files_close(load_files *files);
+
+typedef struct load_options {
+    const char *name; /* the file, for messages; may be NULL */
+    const char *dir;  /* where external tensors may lie; NULL: there are none */
+    const op_registry *registry;
+    const file_map
+        *map; /* the map that `data` is, if it is one: pages of copied tensors are let go */
+} load_options;
+
+/* --- ONNX ------------------------------------------------------------------------------------- */
+/* `data` must outlive the graph: weights point into it. `files` receives the maps of external
+ * data, also on failure; the caller closes them. Nodes are the newest ONNX forms, functions are
+ * inlined, Constant nodes are initializers; ops without a row keep op NULL. */
+tacit_status load_onnx(const void *data, size_t size, const load_options *options, arena *memory,
+                       load_files *files, ir_graph **out, tacit_error *err);
+/* Whether the bytes look like an ONNX model (to tell formats apart, not a promise). */
+bool load_onnx_probe(const void *data, size_t size);
+/* One serialized TensorProto, SequenceProto or OptionalProto (as `kind` says). Numeric data may
+ * point into `data`. */
+tacit_status load_onnx_value(const void *data, size_t size, ir_kind kind, arena *memory,
+                             ir_tensor *out, tacit_error *err);
+
+#endif

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Older operator forms to the newest: a table of (op, version below which, rule). */
+#ifndef LOAD_UPGRADE_H
+#define LOAD_UPGRADE_H
+
+#include "op/op.h"
+
+/* Rewrites `node`, which the file wrote against `version` of its domain's opset, into the newest
+ * form. May add nodes and constants to `g`. */
+tacit_status load_upgrade(ir_graph *g, ir_node *node, int64_t version, tacit_error *err);
+
+#endif
