@@ -7,8 +7,16 @@
 /* One line per family file. */
 #define OP_FAMILIES(F)                                                                             \
     F(arith)                                                                                       \
+    F(contraction)                                                                                 \
+    F(conv)                                                                                        \
+    F(einsum)                                                                                      \
+    F(fused)                                                                                       \
+    F(fused_attention)                                                                             \
     F(fused_elementwise)                                                                           \
-    F(move)
+    F(move)                                                                                        \
+    F(norm)                                                                                        \
+    F(norm_other)                                                                                  \
+    F(pool)
 
 #define DECLARE(name) extern const op_def op_rows_##name[];
 OP_FAMILIES(DECLARE)
