@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 static const char *const isa_names[] = {"portable", "avx2", "avx512"};
 
@@ -33,7 +36,9 @@ static cpu_features detect_hardware(void)
     f.avx512_bf16 = __builtin_cpu_supports("avx512bf16");
     f.avx512_ifma = __builtin_cpu_supports("avx512ifma");
     f.avx512_vbmi = __builtin_cpu_supports("avx512vbmi");
-    f.vaes512 = __builtin_cpu_supports("vaes");
+    unsigned a, b, c, d; /* leaf 7: not every compiler knows the name "vaes" */
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d))
+        f.vaes512 = (c >> 9) & 1;
     return f;
 }
 #else
