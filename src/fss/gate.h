@@ -146,7 +146,8 @@ typedef struct fss_party {
 } fss_party;
 
 /* Write the range's part of both keys (key[b] has info->key_bytes[b] bytes) and the output masks
- * out[v] ([rows][count] words of info->out[v]). SHARE has no output mask. */
+ * out[v] ([rows][count] words of info->out[v]). SHARE has no output
+ * mask: its out, if not NULL, receives each party's share instead. */
 tacit_status fss_gate_deal(const fss_dealer *dealer, const fss_gate *gate, const fss_info *info,
                            const fss_mask *in, uint64_t *const *out, uint8_t *const key[2],
                            size_t begin, size_t end, tacit_error *err);

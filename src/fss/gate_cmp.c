@@ -97,6 +97,15 @@ static tacit_status share_info(const fss_gate *gate, fss_info *info, tacit_error
 static void share_deal(const deal_ctx *c, size_t at, size_t n)
 {
     deal_word(c, 0, 0, c->in[0].r + at, at, n);
+    if (!c->out)
+        return;
+    unsigned heavy = c->gate->heavy;
+    uint64_t light[GATE_TILE];
+    deal_light(c, 0, 0, light, at, n);
+    for (size_t i = 0; i < n; i++) {
+        c->out[1 - heavy][at + i] = light[i];
+        c->out[heavy][at + i] = fss_low(c->in[0].r[at + i] - light[i], c->gate->in_bits);
+    }
 }
 static void share_step(const step_ctx *c, unsigned step, size_t at, size_t n)
 {

@@ -68,6 +68,9 @@ void deal_tree(const deal_ctx *c, unsigned item, const uint64_t *alpha, uint64_t
 /* Dealer: share `value`; the light party's share is its seed's, the heavy party stores the rest. */
 void deal_word(const deal_ctx *c, unsigned item, unsigned repeat, const uint64_t *value, size_t at,
                size_t n);
+/* Dealer: the light party's share of that word. */
+void deal_light(const deal_ctx *c, unsigned item, unsigned repeat, uint64_t *out, size_t at,
+                size_t n);
 /* Dealer: the sum of both parties' pseudo-random words. */
 void deal_mask(const deal_ctx *c, unsigned item, unsigned repeat, uint64_t *sum, size_t at,
                size_t n);

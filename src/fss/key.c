@@ -79,14 +79,20 @@ void deal_tree(const deal_ctx *c, unsigned item, const uint64_t *alpha, uint64_t
     }
 }
 
+void deal_light(const deal_ctx *c, unsigned item, unsigned repeat, uint64_t *out, size_t at,
+                size_t n)
+{
+    fss_prf_words(&c->dealer->seed[1 - c->gate->heavy], c->gate->id, slot(item, repeat), at,
+                  c->info->item[item].bits, out, n);
+}
+
 void deal_word(const deal_ctx *c, unsigned item, unsigned repeat, const uint64_t *value, size_t at,
                size_t n)
 {
     const fss_item *it = &c->info->item[item];
     unsigned heavy = c->gate->heavy;
     uint64_t word[GATE_TILE];
-    fss_prf_words(&c->dealer->seed[1 - heavy], c->gate->id, slot(item, repeat), at, it->bits, word,
-                  n);
+    deal_light(c, item, repeat, word, at, n);
     for (size_t i = 0; i < n; i++)
         word[i] = value[i] - word[i];
     fss_pack(c->key[heavy] + word_at(c->gate, it, repeat, heavy, at), it->bits, word, n);
