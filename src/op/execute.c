@@ -35,7 +35,8 @@ tacit_status op_eval_sequence(op_eval *c, uint32_t i, tacit_dtype dtype, uint32_
 tacit_status op_eval_copy(op_eval *c, ir_tensor *to, const ir_tensor *from)
 {
     if (to->data && from->data && to->bytes == from->bytes && from->dtype != TACIT_STRING) {
-        memcpy(to->data, from->data, from->bytes); /* the output's own memory */
+        if (to->data != from->data)
+            memcpy(to->data, from->data, from->bytes); /* the output's own memory */
         return TACIT_OK;
     }
     const ir_tensor *copy = ir_tensor_copy(c->memory, from);
@@ -64,6 +65,8 @@ static tacit_status prepare_outputs(op_eval *c, ir_type *types)
     for (uint32_t i = 0; i < c->n_in; i++) {
         if (!c->in[i])
             continue;
+        if (c->in[i]->kind != IR_TENSOR && !(node->op->flags & OP_ANY_KIND))
+            return error_set(c->err, TACIT_ERR_TYPE, "input %u must be a tensor", i);
         in_types[i] = ir_tensor_type(c->in[i]);
         in[i] = &in_types[i];
     }

@@ -104,6 +104,7 @@ enum {
     OP_CONTROL = 8,      /* has subgraphs */
     OP_COMMUTATIVE = 16, /* first two inputs may be swapped */
     OP_NOT_DIFFERENTIABLE = 32, /* gradient is zero by convention (comparisons, rounding, …) */
+    OP_ANY_KIND = 64, /* takes sequences, optionals or maps; other rows are given tensors only */
 };
 
 struct op_def {

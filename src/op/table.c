@@ -16,7 +16,16 @@
     F(move)                                                                                        \
     F(norm)                                                                                        \
     F(norm_other)                                                                                  \
-    F(pool)
+    F(pool)                                                                                        \
+    F(math)                                                                                        \
+    F(nonlinear)                                                                                   \
+    F(compare)                                                                                     \
+    F(cast)                                                                                        \
+    F(reduce)                                                                                      \
+    F(slice)                                                                                       \
+    F(gather)                                                                                      \
+    F(scatter)                                                                                     \
+    F(generate)
 
 #define DECLARE(name) extern const op_def op_rows_##name[];
 OP_FAMILIES(DECLARE)
