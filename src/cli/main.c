@@ -10,6 +10,7 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *summary;
 } commands[] = {
+    {"conformance", cmd_conformance, "run the ONNX conformance cases below a folder"},
     {NULL, NULL, NULL}, /* rows in alphabetical order above this one */
 };
 
