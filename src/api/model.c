@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Models: loading, saving, looking at them. */
+#include <libgen.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/internal.h"
+#include "ir/text.h"
+
+tacit_model *api_model_new(const tacit_load_options *options)
+{
+    const tacit_allocator *allocator = alloc_or_default(options ? options->allocator : NULL);
+    tacit_model *m = mem_alloc_zero(allocator, sizeof *m);
+    if (!m)
+        return NULL;
+    atomic_init(&m->references, 1);
+    m->allocator = *allocator;
+    if (options && options->log)
+        m->log = *options->log;
+    arena_init(&m->memory, &m->allocator);
+    return m;
+}
+
+void api_model_retain(const tacit_model *model)
+{
+    tacit_model *m = (tacit_model *)model;
+    atomic_fetch_add_explicit(&m->references, 1, memory_order_relaxed);
+}
+
+void api_model_release(const tacit_model *model)
+{
+    tacit_model *m = (tacit_model *)model;
+    /* Release our writes to whoever frees; acquire everyone's before freeing. */
+    if (!m || atomic_fetch_sub_explicit(&m->references, 1, memory_order_acq_rel) != 1)
+        return;
+    load_files_close(&m->external);
+    file_map_close(&m->file);
+    tacit_allocator allocator = m->allocator;
+    arena_free(&m->memory);
+    mem_release(&allocator, m, sizeof *m);
+}
+
+void tacit_model_free(tacit_model *model)
+{
+    api_model_release(model);
+}
+
+const ir_graph *api_model_graph(const tacit_model *model)
+{
+    return model->graph;
+}
+
+void api_model_drop_pages(void *model, const void *data, size_t bytes)
+{
+    const tacit_model *m = model;
+    file_map_drop(&m->file, data, bytes);
+    for (const load_file *f = m->external.first; f; f = f->next)
+        file_map_drop(&f->map, data, bytes);
+}
+
+static bool is_text(const void *data, size_t size)
+{
+    return size >= 6 && memcmp(data, "tacit ", 6) == 0;
+}
+
+static void resolve_ops(ir_graph *g)
+{
+    for (uint32_t i = 0; i < g->nodes.count; i++) {
+        ir_node *n = g->nodes.data[i];
+        op_resolve(NULL, n);
+        for (uint32_t k = 0; k < n->n_attrs; k++) {
+            if (n->attrs[k].kind == IR_ATTR_GRAPH)
+                resolve_ops(n->attrs[k].graph);
+            for (uint32_t s = 0; n->attrs[k].kind == IR_ATTR_GRAPHS && s < n->attrs[k].count; s++)
+                resolve_ops(n->attrs[k].graphs[s]);
+        }
+    }
+}
+
+static tacit_status read_graph(tacit_model *m, const void *data, size_t size, const char *name,
+                               const char *dir, tacit_error *err)
+{
+    if (is_text(data, size)) {
+        TRY(ir_graph_parse(data, size, &m->memory, &m->graph, err));
+        resolve_ops(m->graph);
+        return ir_graph_sort(m->graph, err);
+    }
+    load_options options = {.name = name, .dir = dir, .map = m->file.data ? &m->file : NULL};
+    return load_onnx(data, size, &options, &m->memory, &m->external, &m->graph, err);
+}
+
+tacit_status tacit_model_load(const char *path, const tacit_load_options *options,
+                              tacit_model **out, tacit_error *err)
+{
+    if (!path || !out)
+        return error_set(err, TACIT_ERR_ARGUMENT,
+                         "tacit_model_load: path and out must not be NULL");
+    *out = NULL;
+    tacit_model *m = api_model_new(options);
+    if (!m)
+        return error_memory(err, "a model");
+    tacit_status status = file_map_open(&m->file, path, err);
+    char *copy = arena_strdup(&m->memory, path);
+    if (status == TACIT_OK && !copy)
+        status = error_memory(err, "a model");
+    if (status == TACIT_OK && m->file.size == 0)
+        status = error_set(err, TACIT_ERR_FORMAT, "'%s' is empty", path);
+    else if (status == TACIT_OK) {
+        status = read_graph(m, m->file.data, m->file.size, path, dirname(copy), err);
+        if (status != TACIT_OK && err && !strstr(err->message, path))
+            (void)error_context(err, status, "%s", path);
+    }
+    if (status != TACIT_OK) {
+        api_model_release(m);
+        return status;
+    }
+    *out = m;
+    return TACIT_OK;
+}
+
+tacit_status tacit_model_load_memory(const void *data, size_t size,
+                                     const tacit_load_options *options, tacit_model **out,
+                                     tacit_error *err)
+{
+    if (!data || !out || !size)
+        return error_set(err, TACIT_ERR_ARGUMENT,
+                         "tacit_model_load_memory: data and out must not be NULL, size not 0");
+    *out = NULL;
+    tacit_model *m = api_model_new(options);
+    if (!m)
+        return error_memory(err, "a model");
+    tacit_status status =
+        read_graph(m, data, size, NULL, options ? options->external_data_dir : NULL, err);
+    if (status != TACIT_OK) {
+        api_model_release(m);
+        return status;
+    }
+    *out = m;
+    return TACIT_OK;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), k = strlen(end);
+    return n >= k && strcmp(text + n - k, end) == 0;
+}
+
+tacit_status tacit_model_save(const tacit_model *model, const char *path, tacit_error *err)
+{
+    if (!model || !path)
+        return error_set(err, TACIT_ERR_ARGUMENT,
+                         "tacit_model_save: model and path must not be NULL");
+    if (!ends_with(path, ".tacit"))
+        return error_set(err, TACIT_ERR_ARGUMENT, "cannot save '%s': the name must end in .tacit",
+                         path);
+    sbuf text;
+    sbuf_init(&text, &model->allocator);
+    ir_graph_print(model->graph, NULL, &text);
+    tacit_status status = sbuf_str(&text) ? file_write_all(path, text.data, text.length, err)
+                                          : error_memory(err, "the graph's text");
+    sbuf_free(&text);
+    return status;
+}
+
+tacit_status tacit_model_text(const tacit_model *model, int with_weights, char **out,
+                              tacit_error *err)
+{
+    if (!model || !out)
+        return error_set(err, TACIT_ERR_ARGUMENT,
+                         "tacit_model_text: model and out must not be NULL");
+    sbuf text;
+    sbuf_init(&text, NULL);
+    ir_graph_print(model->graph, &(ir_text_options){.elide_weights = !with_weights}, &text);
+    *out = sbuf_str(&text) ? strdup(sbuf_str(&text)) : NULL;
+    sbuf_free(&text);
+    return *out ? TACIT_OK : error_memory(err, "the graph's text");
+}
+
+void tacit_text_free(char *text)
+{
+    free(text);
+}
+
+void api_port(const ir_graph *g, const ir_value *v, tacit_port *out)
+{
+    *out = (tacit_port){.name = v->name, .dtype = v->type.dtype, .rank = v->type.shape.rank};
+    for (int32_t i = 0; i < out->rank; i++) {
+        int64_t d = v->type.shape.dims[i];
+        out->dims[i] = d >= 0 ? d : -1;
+        if (ir_dim_is_symbol(d))
+            out->dim_names[i] = g->symbols.data[-1 - d].name;
+    }
+    size_t bytes;
+    if (v->type.dtype != TACIT_STRING && ir_type_bytes(&v->type, &bytes))
+        out->bytes = bytes;
+}
+
+uint32_t tacit_model_input_count(const tacit_model *model)
+{
+    return model->graph->inputs.count;
+}
+
+uint32_t tacit_model_output_count(const tacit_model *model)
+{
+    return model->graph->outputs.count;
+}
+
+tacit_status tacit_model_input(const tacit_model *model, uint32_t index, tacit_port *out)
+{
+    if (index >= model->graph->inputs.count)
+        return TACIT_ERR_ARGUMENT;
+    api_port(model->graph, model->graph->inputs.data[index], out);
+    return TACIT_OK;
+}
+
+tacit_status tacit_model_output(const tacit_model *model, uint32_t index, tacit_port *out)
+{
+    if (index >= model->graph->outputs.count)
+        return TACIT_ERR_ARGUMENT;
+    api_port(model->graph, model->graph->outputs.data[index], out);
+    return TACIT_OK;
+}
