@@ -11,6 +11,8 @@ static const struct {
     const char *summary;
 } commands[] = {
     {"conformance", cmd_conformance, "run the ONNX conformance cases below a folder"},
+    {"example", cmd_example, "write a well-known architecture with seeded weights"},
+    {"ops", cmd_ops, "print the op table"},
     {NULL, NULL, NULL}, /* rows in alphabetical order above this one */
 };
 
