@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * C = epilogue(A·B) in f32, any strides, batched with broadcasting.
+ *
+ * B is read as panels of `cpu_gemm_width` columns. A constant B is packed once at compile time
+ * (cpu_gemm_pack): K is cut in blocks of CPU_GEMM_KC, each block holds its panels one after
+ * another, each panel is kc rows of width columns, zero-padded. So a tile streams B in order, and a
+ * block of A stays in L2 while it does. A B that changes from run to run is packed block by block
+ * onto the stack of the tile that uses it. Partial sums over K blocks live in C itself.
+ */
+#ifndef CPU_GEMM_H
+#define CPU_GEMM_H
+
+#include "cpu/epilogue.h"
+#include "cpu/isa.h"
+
+enum {
+    CPU_GEMM_KC = 384,
+    CPU_GEMM_BATCH_RANK = 6,
+    CPU_GEMM_ROWS = 144,       /* most rows of a tile */
+    CPU_GEMM_ROWS_COPIED = 48, /* most rows of a tile that copies its A (copy_a) */
+};
+
+typedef struct cpu_gemm_args {
+    const float *a, *b, *bias, *residual; /* b unused when packed is set */
+    float *c;
+    const float *packed;
+    int64_t m, n, k;
+    int64_t a_row, a_col; /* strides in elements */
+    int64_t b_row, b_col;
+    int64_t c_row; /* columns of C and of the residual are adjacent */
+    int64_t residual_row;
+    uint32_t batch_rank;
+    int64_t batch_dims[CPU_GEMM_BATCH_RANK];
+    int64_t a_batch[CPU_GEMM_BATCH_RANK], b_batch[CPU_GEMM_BATCH_RANK];
+    int64_t c_batch[CPU_GEMM_BATCH_RANK], residual_batch[CPU_GEMM_BATCH_RANK];
+    /* Tile t: row block t % row_tiles, column block (t / row_tiles) % col_tiles, then batch. */
+    uint32_t row_tiles, col_tiles;
+    int64_t tile_rows, tile_cols; /* tile_cols: a multiple of the panel width */
+    bool copy_a;                  /* rows of A collide in L1 or are strided: compact them */
+    cpu_epilogue epilogue;
+} cpu_gemm_args;
+
+CPU_DECLARE(cpu_gemm_f32);
+
+/* Packs a constant B; tile t is panel t of every K block. */
+typedef struct cpu_gemm_pack_args {
+    const float *b;
+    float *packed;
+    int64_t n, k, b_row, b_col;
+    int64_t k_begin, k_end; /* only these K blocks (k_begin a multiple of CPU_GEMM_KC) */
+} cpu_gemm_pack_args;
+
+CPU_DECLARE(cpu_gemm_pack_f32);
+
+/* Columns of a panel and rows of a register tile. */
+static inline int64_t cpu_gemm_width(cpu_isa isa)
+{
+    return isa == CPU_AVX512 ? 32 : isa == CPU_AVX2 ? 16 : 8;
+}
+static inline int64_t cpu_gemm_height(cpu_isa isa)
+{
+    return isa == CPU_AVX512 ? 12 : 6;
+}
+
+#endif

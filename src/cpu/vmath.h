@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Transcendental functions on vectors, over the names of vec_*.h (include one of those first).
+ *
+ * Bounds over all finite floats, in units in the last place of the true value, held by
+ * tests/cpu/test_vmath.c: exp 2, tanh 4, sigmoid 4, log 3, erf 4. gelu, gelu_tanh and silu are
+ * within 64 ulp of the larger of |result| and 2^-16. Results below 2^-126 are within 2^-126.
+ * NaN in, NaN out. The polynomials are near-minimax fits made for these intervals.
+ */
+#ifndef CPU_VMATH_H
+#define CPU_VMATH_H
+
+/* (e^r - 1 - r) / r² on |r| ≤ ln2/2. */
+static inline vf vf_exp_tail(vf r)
+{
+    vf p = vf_set1(1.392637600e-03f);
+    p = vf_fma(p, r, vf_set1(8.363333082e-03f));
+    p = vf_fma(p, r, vf_set1(4.166655346e-02f));
+    p = vf_fma(p, r, vf_set1(1.666657606e-01f));
+    return vf_fma(p, r, vf_set1(0.5f));
+}
+
+/* x = n·ln2 + r: ln2 in two parts, so that n·high is exact. */
+static inline vf vf_exp_reduce(vf x, vf *r)
+{
+    vf n = vf_round(x * vf_set1(1.44269504f));
+    vf t = vf_fnma(n, vf_set1(0.693145752f), x);
+    *r = vf_fnma(n, vf_set1(1.42860677e-06f), t);
+    return n;
+}
+
+static inline vf vf_exp(vf x)
+{
+    vf r;
+    /* Beyond ±104 the result is 0 or infinity whatever x is; the bounds keep n small. */
+    vf bounded = vf_max(vf_set1(-104.0f), vf_min(vf_set1(104.0f), x));
+    vf n = vf_exp_reduce(bounded, &r);
+    vf p = vf_fma(vf_exp_tail(r), r * r, r) + vf_set1(1.0f);
+    return vf_scale(p, n);
+}
+
+/* For x ≤ 0 only (softmax after taking the maximum away): no upper bound to guard. */
+static inline vf vf_exp_negative(vf x)
+{
+    vf r;
+    vf n = vf_exp_reduce(vf_max(vf_set1(-104.0f), x), &r);
+    vf p = vf_fma(vf_exp_tail(r), r * r, r) + vf_set1(1.0f);
+    return vf_scale(p, n);
+}
+
+/* tanh x = m / (m + 2) with m = e^2x - 1 kept relative to its own size. */
+static inline vf vf_tanh(vf x)
+{
+    vf r, y = x + x;
+    vf n = vf_exp_reduce(vf_max(vf_set1(-20.0f), vf_min(vf_set1(20.0f), y)), &r);
+    vf tail = vf_fma(vf_exp_tail(r), r * r, r); /* e^r - 1 */
+    vf scale = vf_scale(vf_set1(1.0f), n);
+    vf m = vf_fma(scale, tail, scale - vf_set1(1.0f));
+    return m / (m + vf_set1(2.0f));
+}
+
+static inline vf vf_sigmoid(vf x)
+{
+    return vf_set1(1.0f) / (vf_set1(1.0f) + vf_exp(vf_neg(x)));
+}
+
+/* erf x / x as a polynomial in u = x², on [0, 1]. */
+static inline vf vf_erf_small(vf u)
+{
+    vf p = vf_set1(7.875875063e-05f);
+    p = vf_fma(p, u, vf_set1(-8.016864287e-04f));
+    p = vf_fma(p, u, vf_set1(5.189087423e-03f));
+    p = vf_fma(p, u, vf_set1(-2.685421201e-02f));
+    p = vf_fma(p, u, vf_set1(1.128359472e-01f));
+    p = vf_fma(p, u, vf_set1(-3.761262667e-01f));
+    return vf_fma(p, u, vf_set1(1.128379166e+00f));
+}
+
+/* log erfc t on [1, 4]. */
+static inline vf vf_log_erfc(vf t)
+{
+    vf q = vf_set1(1.637151415e-06f);
+    q = vf_fma(q, t, vf_set1(-4.605804269e-05f));
+    q = vf_fma(q, t, vf_set1(5.968056257e-04f));
+    q = vf_fma(q, t, vf_set1(-4.759596293e-03f));
+    q = vf_fma(q, t, vf_set1(2.642113601e-02f));
+    q = vf_fma(q, t, vf_set1(-1.100800829e-01f));
+    q = vf_fma(q, t, vf_set1(-6.318260516e-01f));
+    q = vf_fma(q, t, vf_set1(-1.130233435e+00f));
+    return vf_fma(q, t, vf_set1(3.201380497e-04f));
+}
+
+static inline vf vf_erf(vf x)
+{
+    vf t = vf_abs(x), one = vf_set1(1.0f);
+    vf small = x * vf_erf_small(x * x);
+    vf large = one - vf_exp_negative(vf_log_erfc(vf_min(vf_set1(4.0f), t)));
+    large = vf_select(vf_lt(x, vf_zero()), vf_neg(large), large);
+    return vf_select(vf_lt(one, t), large, small);
+}
+
+/* x·Φ(x), the tail of Φ taken from erfc so that it keeps its relative size. Past t = 4 (values
+ * below 2e-8) erfc is continued by its asymptotic form: e^-t²/t, to second order around 4. */
+static inline vf vf_gelu(vf x)
+{
+    vf t = vf_min(vf_set1(40.0f), vf_abs(x) * vf_set1(0.707106781f));
+    vf near = vf_min(vf_set1(4.0f), t);
+    vf half = vf_set1(0.5f);
+    vf small = vf_fma(x * vf_set1(0.353553391f), vf_erf_small(t * t), half);
+    vf s = vf_fma(t, vf_set1(0.25f), near * vf_set1(-0.25f));
+    vf fade = vf_fma(s, vf_fma(s, vf_set1(0.46f), vf_set1(-0.942f)), vf_fnma(t, t, near * near));
+    vf tail = half * vf_exp_negative(vf_log_erfc(near) + fade);
+    vf large = vf_select(vf_lt(x, vf_zero()), tail, vf_set1(1.0f) - tail);
+    vf phi = vf_select(vf_lt(vf_set1(1.0f), t), large, small);
+    return vf_max(vf_set1(-3e38f), x) * phi; /* -inf · 0 would be NaN */
+}
+
+/* 0.5·x·(1 + tanh(√(2/π)(x + 0.044715x³))) = x·sigmoid of twice that argument. */
+static inline vf vf_gelu_tanh(vf x)
+{
+    vf bounded = vf_max(vf_set1(-1e6f), vf_min(vf_set1(1e6f), x));
+    vf inner = bounded * vf_fma(bounded * bounded, vf_set1(0.0713548163f), vf_set1(1.595769122f));
+    return vf_max(vf_set1(-3e38f), x) / (vf_set1(1.0f) + vf_exp(vf_neg(inner)));
+}
+
+static inline vf vf_silu(vf x)
+{
+    return vf_max(vf_set1(-3e38f), x) / (vf_set1(1.0f) + vf_exp(vf_neg(x)));
+}
+
+/* Natural logarithm: x = 2^e · m with m in [√½, √2), log m = f - f²/2 + f³·P(f), f = m - 1. */
+static inline vf vf_log(vf x)
+{
+    vm tiny = vf_lt(x, vf_set1(0x1p-126f));
+    vf lifted = vf_select(tiny, x * vf_set1(0x1p24f), x);
+    vi bits = (vi)lifted;
+    vi shifted = bits - 0x3f3504f3; /* bits of √½ */
+    vf e = vf_from_int(shifted >> 23) - vf_select(tiny, vf_set1(24.0f), vf_zero());
+    vf m = (vf)((shifted & 0x007fffff) + 0x3f3504f3);
+    vf f = m - vf_set1(1.0f);
+    vf p = vf_set1(6.971611471e-02f);
+    p = vf_fma(p, f, vf_set1(-1.147973385e-01f));
+    p = vf_fma(p, f, vf_set1(1.168541992e-01f));
+    p = vf_fma(p, f, vf_set1(-1.242568733e-01f));
+    p = vf_fma(p, f, vf_set1(1.424905765e-01f));
+    p = vf_fma(p, f, vf_set1(-1.666780232e-01f));
+    p = vf_fma(p, f, vf_set1(2.000071575e-01f));
+    p = vf_fma(p, f, vf_set1(-2.499999696e-01f));
+    p = vf_fma(p, f, vf_set1(3.333333118e-01f));
+    vf u = f * f;
+    vf low = vf_fma(e, vf_set1(1.42860677e-06f), vf_fma(p * f, u, u * vf_set1(-0.5f)));
+    vf y = vf_fma(e, vf_set1(0.693145752f), f + low);
+    y = vf_select(vf_eq(x, vf_set1(__builtin_inff())), x, y);
+    y = vf_select(vf_lt(x, vf_zero()), vf_set1(__builtin_nanf("")), y);
+    y = vf_select(vf_eq(x, vf_zero()), vf_set1(-__builtin_inff()), y);
+    return vf_select(vf_isnan(x), x, y);
+}
+
+static inline vf vf_truth(vm m)
+{
+    return vf_select(m, vf_set1(1.0f), vf_zero());
+}
+
+static inline vf vf_not_zero(vf a)
+{
+    return vf_select(vf_eq(a, vf_zero()), vf_zero(), vf_set1(1.0f));
+}
+
+static inline vf vf_sign(vf a)
+{
+    vf positive = vf_truth(vf_lt(vf_zero(), a)), negative = vf_truth(vf_lt(a, vf_zero()));
+    return vf_select(vf_isnan(a), a, positive - negative);
+}
+
+/* e^x - 1 relative to its own size, for x ≤ 0. */
+static inline vf vf_expm1(vf x)
+{
+    vf r;
+    vf n = vf_exp_reduce(vf_max(vf_set1(-30.0f), x), &r);
+    vf tail = vf_fma(vf_exp_tail(r), r * r, r);
+    vf scale = vf_scale(vf_set1(1.0f), n);
+    return vf_fma(scale, tail, scale - vf_set1(1.0f));
+}
+
+/* log(1 + e^x) = max(x, 0) + log(1 + e^-|x|); below 2^-12 the logarithm is its argument. */
+static inline vf vf_softplus(vf x)
+{
+    vf e = vf_exp_negative(vf_neg(vf_abs(x)));
+    vf rest = vf_select(vf_lt(e, vf_set1(0x1p-12f)), vf_fnma(e * e, vf_set1(0.5f), e),
+                        vf_log(vf_set1(1.0f) + e));
+    return vf_max(vf_zero(), x) + rest;
+}
+
+static inline vf vf_hard_swish(vf x)
+{
+    vf gate = vf_fma(x, vf_set1(1.0f / 6.0f), vf_set1(0.5f));
+    return x * vf_max(vf_zero(), vf_min(vf_set1(1.0f), gate));
+}
+
+#endif
