@@ -181,13 +181,11 @@ static inline vf vf_expm1(vf x)
     return vf_fma(scale, tail, scale - vf_set1(1.0f));
 }
 
-/* log(1 + e^x) = max(x, 0) + log(1 + e^-|x|); below 2^-12 the logarithm is its argument. */
+/* log(1 + e^x) = max(x, 0) + log(1 + e), e = e^-|x|; what 1 + e rounds away is put back. */
 static inline vf vf_softplus(vf x)
 {
-    vf e = vf_exp_negative(vf_neg(vf_abs(x)));
-    vf rest = vf_select(vf_lt(e, vf_set1(0x1p-12f)), vf_fnma(e * e, vf_set1(0.5f), e),
-                        vf_log(vf_set1(1.0f) + e));
-    return vf_max(vf_zero(), x) + rest;
+    vf e = vf_exp_negative(vf_neg(vf_abs(x))), one = vf_set1(1.0f), u = one + e;
+    return vf_max(vf_zero(), x) + (vf_log(u) + (e - (u - one)) / u);
 }
 
 static inline vf vf_hard_swish(vf x)
