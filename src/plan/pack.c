@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Packing: offsets for items so that no two in conflict overlap. All of them place items one after
+ * another into gaps; they differ in the sequence and in which gap. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/work.h"
+
+/* The offset for item `i` beside the items in placed[0 … count), which are sorted by offset. */
+static uint64_t find_gap(const plan_pack *k, uint32_t i, bool tightest, const uint32_t *placed,
+                         uint32_t count)
+{
+    uint64_t end = 0, best = UINT64_MAX, best_size = UINT64_MAX, need = k->items[i].bytes;
+    for (uint32_t x = 0; x < count; x++) {
+        const plan_item *other = &k->items[placed[x]];
+        if (!plan_conflict(k, i, placed[x]))
+            continue;
+        if (other->offset > end && other->offset - end >= need) {
+            uint64_t size = other->offset - end;
+            if (!tightest)
+                return end;
+            if (size < best_size) {
+                best = end;
+                best_size = size;
+            }
+        }
+        uint64_t other_end = other->offset + other->bytes;
+        end = other_end > end ? other_end : end;
+    }
+    return best != UINT64_MAX ? best : end;
+}
+
+uint64_t plan_place_in_sequence(plan_pack *k, const uint32_t *sequence, bool tightest,
+                                uint32_t *placed)
+{
+    uint64_t total = 0;
+    for (uint32_t count = 0; count < k->n; count++) {
+        plan_item *item = &k->items[sequence[count]];
+        item->offset = find_gap(k, sequence[count], tightest, placed, count);
+        uint32_t at = count;
+        for (; at && k->items[placed[at - 1]].offset > item->offset; at--)
+            placed[at] = placed[at - 1];
+        placed[at] = sequence[count];
+        if (item->offset + item->bytes > total)
+            total = item->offset + item->bytes;
+    }
+    return total;
+}
+
+/* qsort has no context, so keys travel with the indices. */
+typedef struct keyed {
+    uint64_t major, minor; /* larger major first, then smaller minor */
+    uint32_t index;
+} keyed;
+
+static int by_key(const void *a, const void *b)
+{
+    const keyed *x = a, *y = b;
+    if (x->major != y->major)
+        return x->major > y->major ? -1 : 1;
+    if (x->minor != y->minor)
+        return x->minor < y->minor ? -1 : 1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+typedef enum sequence_kind { BY_BIRTH, BY_SIZE, BY_AREA } sequence_kind;
+
+static tacit_status pack_sorted(plan_pack *k, sequence_kind kind, bool tightest, arena *scratch,
+                                uint64_t *bytes, tacit_error *err)
+{
+    keyed *keys = ARENA_ARRAY(scratch, k->n + 1u, keyed);
+    uint32_t *sequence = ARENA_ARRAY(scratch, k->n + 1u, uint32_t);
+    uint32_t *placed = ARENA_ARRAY(scratch, k->n + 1u, uint32_t);
+    if (!keys || !sequence || !placed)
+        return error_memory(err, "packing the arena");
+    for (uint32_t i = 0; i < k->n; i++) {
+        const plan_item *t = &k->items[i];
+        uint64_t span = (uint64_t)t->death - t->birth + 1;
+        keys[i] = (keyed){.minor = t->birth, .index = i};
+        if (kind == BY_SIZE)
+            keys[i].major = t->bytes;
+        else if (kind == BY_AREA)
+            keys[i].major = t->bytes / PLAN_ALIGN * span;
+    }
+    qsort(keys, k->n, sizeof *keys, by_key);
+    for (uint32_t i = 0; i < k->n; i++)
+        sequence[i] = keys[i].index;
+    *bytes = plan_place_in_sequence(k, sequence, tightest, placed);
+    return TACIT_OK;
+}
+
+static tacit_status pack_first_fit(plan_pack *k, arena *scratch, uint64_t *bytes, tacit_error *err)
+{
+    return pack_sorted(k, BY_BIRTH, false, scratch, bytes, err);
+}
+
+static tacit_status pack_best_fit(plan_pack *k, arena *scratch, uint64_t *bytes, tacit_error *err)
+{
+    return pack_sorted(k, BY_BIRTH, true, scratch, bytes, err);
+}
+
+static tacit_status pack_by_size(plan_pack *k, arena *scratch, uint64_t *bytes, tacit_error *err)
+{
+    return pack_sorted(k, BY_SIZE, true, scratch, bytes, err);
+}
+
+static tacit_status pack_by_area(plan_pack *k, arena *scratch, uint64_t *bytes, tacit_error *err)
+{
+    return pack_sorted(k, BY_AREA, true, scratch, bytes, err);
+}
+
+const plan_pack_def plan_packings[] = {{"first-fit", pack_first_fit},
+                                       {"best-fit", pack_best_fit},
+                                       {"greedy-by-size", pack_by_size},
+                                       {"greedy-by-area", pack_by_area}};
+const uint32_t plan_pack_count = sizeof plan_packings / sizeof *plan_packings;
