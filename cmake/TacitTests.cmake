@@ -27,3 +27,8 @@ foreach(test ${tests})
   add_test(NAME ${room}.${short} COMMAND ${target})
   set_tests_properties(${room}.${short} PROPERTIES TIMEOUT 600)
 endforeach()
+
+# Tests that are scripts: exit code 77 means skipped, and the reason is printed.
+add_test(NAME conformance.serial COMMAND ${CMAKE_SOURCE_DIR}/scripts/run-conformance
+  ${CMAKE_BINARY_DIR} --quiet WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(conformance.serial PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 1200 PROCESSORS 2)
