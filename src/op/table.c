@@ -7,25 +7,31 @@
 /* One line per family file. */
 #define OP_FAMILIES(F)                                                                             \
     F(arith)                                                                                       \
+    F(attention)                                                                                   \
+    F(cast)                                                                                        \
+    F(compare)                                                                                     \
     F(contraction)                                                                                 \
     F(conv)                                                                                        \
     F(einsum)                                                                                      \
     F(fused)                                                                                       \
     F(fused_attention)                                                                             \
     F(fused_elementwise)                                                                           \
+    F(gather)                                                                                      \
+    F(generate)                                                                                    \
+    F(loss)                                                                                        \
+    F(math)                                                                                        \
     F(move)                                                                                        \
+    F(nonlinear)                                                                                   \
     F(norm)                                                                                        \
     F(norm_other)                                                                                  \
     F(pool)                                                                                        \
-    F(math)                                                                                        \
-    F(nonlinear)                                                                                   \
-    F(compare)                                                                                     \
-    F(cast)                                                                                        \
+    F(quant)                                                                                       \
     F(reduce)                                                                                      \
-    F(slice)                                                                                       \
-    F(gather)                                                                                      \
+    F(resize)                                                                                      \
+    F(rnn)                                                                                         \
+    F(rotary)                                                                                      \
     F(scatter)                                                                                     \
-    F(generate)
+    F(slice)
 
 #define DECLARE(name) extern const op_def op_rows_##name[];
 OP_FAMILIES(DECLARE)

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * RNN, GRU and LSTM: one loop over time and directions, three cells. */
+#include <math.h>
+#include <string.h>
+
+#include "op/values.h"
+
+typedef enum cell_kind { CELL_RNN, CELL_GRU, CELL_LSTM } cell_kind;
+
+enum { GATES = 4, FUNCTIONS = 3 };
+
+typedef struct act {
+    int kind;
+    double alpha, beta;
+} act;
+
+static const struct act_row {
+    const char *name;
+    bool alpha, beta; /* which parameters it takes from the lists */
+    double default_alpha, default_beta;
+} acts[] = {
+    {"Sigmoid", false, false, 0, 0},     {"Tanh", false, false, 0, 0},
+    {"Relu", false, false, 0, 0},        {"Affine", true, true, 1, 0},
+    {"LeakyRelu", true, false, 0.01, 0}, {"ThresholdedRelu", true, false, 1, 0},
+    {"ScaledTanh", true, true, 1, 1},    {"HardSigmoid", true, true, 0.2, 0.5},
+    {"Elu", true, false, 1, 0},          {"Softsign", false, false, 0, 0},
+    {"Softplus", false, false, 0, 0},
+};
+
+static double apply(const act *f, double x)
+{
+    switch (f->kind) {
+    case 0:
+        return 1 / (1 + exp(-x));
+    case 1:
+        return tanh(x);
+    case 2:
+        return x > 0 ? x : 0;
+    case 3:
+        return f->alpha * x + f->beta;
+    case 4:
+        return x >= 0 ? x : f->alpha * x;
+    case 5:
+        return x >= f->alpha ? x : 0;
+    case 6:
+        return f->alpha * tanh(f->beta * x);
+    case 7:
+        return fmin(fmax(f->alpha * x + f->beta, 0), 1);
+    case 8:
+        return x >= 0 ? x : f->alpha * expm1(x);
+    case 9:
+        return x / (1 + fabs(x));
+    default:
+        return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+    }
+}
+
+typedef struct rnn {
+    cell_kind kind;
+    int gates;
+    int64_t steps, batch, input, hidden, directions;
+    bool by_batch; /* layout 1 */
+    bool reverse;  /* of a single direction */
+    bool linear_before_reset, input_forget;
+    double clip;
+    act f[2][FUNCTIONS];
+} rnn;
+
+static tacit_status read_activations(const ir_node *node, rnn *r, tacit_error *err)
+{
+    static const int usual[3][FUNCTIONS] = {{1, 0, 0}, {0, 1, 0}, {0, 1, 1}};
+    uint32_t n, n_alpha, n_beta, next_alpha = 0, next_beta = 0;
+    const ir_string *names = ir_attr_strings(node, "activations", &n);
+    const double *alpha = ir_attr_floats(node, "activation_alpha", &n_alpha);
+    const double *beta = ir_attr_floats(node, "activation_beta", &n_beta);
+    uint32_t per = r->kind == CELL_RNN ? 1 : r->kind == CELL_GRU ? 2 : 3;
+    if (names && n != per * (uint32_t)r->directions)
+        return error_set(err, TACIT_ERR_VALUE, "%u activations, expected %u", n,
+                         per * (uint32_t)r->directions);
+    for (uint32_t i = 0; i < per * (uint32_t)r->directions; i++) {
+        int kind = names ? -1 : usual[r->kind][i % per];
+        for (int k = 0; names && k < (int)(sizeof acts / sizeof *acts); k++)
+            if (names[i].length == strlen(acts[k].name) &&
+                strncasecmp(names[i].data, acts[k].name, names[i].length) == 0)
+                kind = k;
+        if (kind < 0)
+            return error_set(err, TACIT_ERR_VALUE, "unknown activation '%.*s'",
+                             (int)names[i].length, names[i].data);
+        act *f = &r->f[i / per][i % per];
+        *f = (act){kind, acts[kind].default_alpha, acts[kind].default_beta};
+        if (acts[kind].alpha && next_alpha < n_alpha)
+            f->alpha = alpha[next_alpha++];
+        if (acts[kind].beta && next_beta < n_beta)
+            f->beta = beta[next_beta++];
+    }
+    return TACIT_OK;
+}
+
+static tacit_status rnn_read(const ir_node *node, const ir_shape *x, const ir_shape *w, rnn *r,
+                             tacit_error *err)
+{
+    const char *direction = ir_attr_string(node, "direction", "forward");
+    memset(r, 0, sizeof *r);
+    r->kind = strcmp(node->type, "RNN") == 0   ? CELL_RNN
+              : strcmp(node->type, "GRU") == 0 ? CELL_GRU
+                                               : CELL_LSTM;
+    r->gates = r->kind == CELL_RNN ? 1 : r->kind == CELL_GRU ? 3 : 4;
+    r->by_batch = ir_attr_int(node, "layout", 0) != 0;
+    r->reverse = strcmp(direction, "reverse") == 0;
+    r->directions = strcmp(direction, "bidirectional") == 0 ? 2 : 1;
+    if (!r->reverse && r->directions == 1 && strcmp(direction, "forward"))
+        return error_set(err, TACIT_ERR_VALUE, "unknown direction '%s'", direction);
+    if (x->rank != 3 || w->rank != 3 || w->dims[1] % r->gates)
+        return error_set(err, TACIT_ERR_SHAPE, "X and W must have rank 3, W's rows %d gates",
+                         r->gates);
+    r->steps = x->dims[r->by_batch ? 1 : 0];
+    r->batch = x->dims[r->by_batch ? 0 : 1];
+    r->input = x->dims[2];
+    r->hidden = w->dims[1] / r->gates;
+    if (ir_attr_int(node, "hidden_size", r->hidden) != r->hidden)
+        return error_set(err, TACIT_ERR_SHAPE, "hidden_size is %lld, the weights say %lld",
+                         (long long)ir_attr_int(node, "hidden_size", 0), (long long)r->hidden);
+    r->linear_before_reset = ir_attr_int(node, "linear_before_reset", 0) != 0;
+    r->input_forget = ir_attr_int(node, "input_forget", 0) != 0;
+    r->clip = ir_attr_float(node, "clip", INFINITY);
+    return read_activations(node, r, err);
+}
+
+static tacit_status rnn_infer(op_infer *c)
+{
+    rnn r;
+    TRY(op_need_float(c, 0));
+    TRY(rnn_read(c->node, &c->in[0]->shape, &c->in[1]->shape, &r, c->err));
+    int64_t d = r.directions, g = r.gates * r.hidden;
+    int64_t state[3] = {r.by_batch ? r.batch : d, r.by_batch ? d : r.batch, r.hidden};
+    TRY(op_need_shape(c, 1, 3, (int64_t[]){d, g, r.input}));
+    TRY(op_need_shape(c, 2, 3, (int64_t[]){d, g, r.hidden}));
+    TRY(op_need_shape(c, 3, 2, (int64_t[]){d, 2 * g}));
+    TRY(op_need_shape(c, 4, 1, &r.batch));
+    TRY(op_need_shape(c, 5, 3, state));
+    TRY(op_need_shape(c, 6, 3, state));
+    TRY(op_need_shape(c, 7, 2, (int64_t[]){d, 3 * r.hidden}));
+    tacit_dtype dtype = c->in[0]->dtype;
+    if (r.by_batch)
+        op_set_out_dims(c, 0, dtype, 4, (int64_t[]){r.batch, r.steps, d, r.hidden});
+    else
+        op_set_out_dims(c, 0, dtype, 4, (int64_t[]){r.steps, d, r.batch, r.hidden});
+    op_set_out_dims(c, 1, dtype, 3, state);
+    op_set_out_dims(c, 2, dtype, 3, state);
+    return TACIT_OK;
+}
+
+/* Weights of one direction. */
+typedef struct weights {
+    const double *w, *r, *wb, *rb, *peephole;
+    const act *f;
+} weights;
+
+static double dot(const double *a, const double *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+static double clipped(const rnn *r, double v)
+{
+    return v > r->clip ? r->clip : v < -r->clip ? -r->clip : v;
+}
+
+/* Row `row` of W·x + Wb and of R·h + Rb. */
+static double from_input(const rnn *r, const weights *k, int64_t row, const double *x)
+{
+    return dot(k->w + row * r->input, x, r->input) + (k->wb ? k->wb[row] : 0);
+}
+static double from_state(const rnn *r, const weights *k, int64_t row, const double *h)
+{
+    return dot(k->r + row * r->hidden, h, r->hidden) + (k->rb ? k->rb[row] : 0);
+}
+
+static void gru_cell(const rnn *r, const weights *k, const double *x, const double *h, double *next,
+                     double *reset)
+{
+    int64_t n = r->hidden;
+    for (int64_t i = 0; i < n; i++)
+        reset[i] =
+            apply(&k->f[0], clipped(r, from_input(r, k, n + i, x) + from_state(r, k, n + i, h)));
+    for (int64_t i = 0; i < n; i++)
+        reset[n + i] = reset[i] * h[i];
+    for (int64_t i = 0; i < n; i++) {
+        double z = apply(&k->f[0], clipped(r, from_input(r, k, i, x) + from_state(r, k, i, h)));
+        double recurrent = r->linear_before_reset ? reset[i] * from_state(r, k, 2 * n + i, h)
+                                                  : from_state(r, k, 2 * n + i, reset + n);
+        double fresh = apply(&k->f[1], clipped(r, from_input(r, k, 2 * n + i, x) + recurrent));
+        next[i] = (1 - z) * fresh + z * h[i];
+    }
+}
+
+/* Gates in W and R are i, o, f, c; peepholes i, o, f. */
+static void lstm_cell(const rnn *r, const weights *k, const double *x, const double *h,
+                      double *next, double *cell)
+{
+    int64_t n = r->hidden;
+    const double *p = k->peephole;
+    for (int64_t i = 0; i < n; i++) {
+        double in = from_input(r, k, i, x) + from_state(r, k, i, h) + (p ? p[i] * cell[i] : 0);
+        double forget = from_input(r, k, 2 * n + i, x) + from_state(r, k, 2 * n + i, h) +
+                        (p ? p[2 * n + i] * cell[i] : 0);
+        double fresh = from_input(r, k, 3 * n + i, x) + from_state(r, k, 3 * n + i, h);
+        in = apply(&k->f[0], clipped(r, in));
+        forget = r->input_forget ? 1 - in : apply(&k->f[0], clipped(r, forget));
+        cell[i] = forget * cell[i] + in * apply(&k->f[1], clipped(r, fresh));
+        double out =
+            from_input(r, k, n + i, x) + from_state(r, k, n + i, h) + (p ? p[n + i] * cell[i] : 0);
+        next[i] = apply(&k->f[0], clipped(r, out)) * apply(&k->f[2], cell[i]);
+    }
+}
+
+/* One sequence in one direction. `h` and `cell` start as the initial state and end as the last. */
+static void run_sequence(const rnn *r, const weights *k, bool backward, int64_t length,
+                         const double *x, int64_t x_step, double *y, int64_t y_step, double *h,
+                         double *cell, double *work)
+{
+    for (int64_t t = 0; t < length; t++) {
+        int64_t at = backward ? length - 1 - t : t;
+        const double *now = x + at * x_step;
+        double *next = work;
+        if (r->kind == CELL_LSTM)
+            lstm_cell(r, k, now, h, next, cell);
+        else if (r->kind == CELL_GRU)
+            gru_cell(r, k, now, h, next, work + r->hidden);
+        else
+            for (int64_t i = 0; i < r->hidden; i++)
+                next[i] =
+                    apply(&k->f[0], clipped(r, from_input(r, k, i, now) + from_state(r, k, i, h)));
+        memcpy(h, next, (size_t)r->hidden * sizeof *h);
+        memcpy(y + at * y_step, next, (size_t)r->hidden * sizeof *h);
+    }
+}
+
+static tacit_status rnn_eval(op_eval *c)
+{
+    rnn r;
+    double *x, *w, *rec, *b, *h, *cell, *p, *y, *work;
+    int64_t *lengths;
+    TRY(rnn_read(c->node, &op_in(c, 0)->shape, &op_in(c, 1)->shape, &r, c->err));
+    int64_t n = r.hidden, g = r.gates * n, states = r.directions * r.batch * n;
+    TRY(op_input_f64(c, 0, &x));
+    TRY(op_input_f64(c, 1, &w));
+    TRY(op_input_f64(c, 2, &rec));
+    TRY(op_input_f64(c, 3, &b));
+    TRY(op_input_i64(c, 4, &lengths));
+    TRY(op_input_f64(c, 5, &h));
+    TRY(op_input_f64(c, 6, &cell));
+    TRY(op_input_f64(c, 7, &p));
+    if (!h)
+        TRY(op_scratch_f64(c, states, &h));
+    if (!cell)
+        TRY(op_scratch_f64(c, states, &cell));
+    TRY(op_scratch_f64(c, r.steps * states, &y));
+    TRY(op_scratch_f64(c, 3 * n, &work));
+    for (int64_t i = 0; i < r.directions * r.batch; i++) {
+        int64_t d = i / r.batch, s = i % r.batch, length = lengths ? lengths[s] : r.steps;
+        if (length < 0 || length > r.steps)
+            return error_set(c->err, TACIT_ERR_VALUE, "sequence_lens[%lld] is %lld of %lld steps",
+                             (long long)s, (long long)length, (long long)r.steps);
+        weights k = {w + d * g * r.input,      rec + d * g * n,
+                     b ? b + d * 2 * g : NULL, b ? b + d * 2 * g + g : NULL,
+                     p ? p + d * 3 * n : NULL, r.f[d]};
+        int64_t state = (r.by_batch ? s * r.directions + d : d * r.batch + s) * n;
+        int64_t x_at = r.by_batch ? s * r.steps * r.input : s * r.input;
+        int64_t x_step = r.by_batch ? r.input : r.batch * r.input;
+        int64_t y_at = r.by_batch ? (s * r.steps * r.directions + d) * n : (d * r.batch + s) * n;
+        int64_t y_step = r.by_batch ? r.directions * n : r.directions * r.batch * n;
+        run_sequence(&r, &k, r.reverse || d == 1, length, x + x_at, x_step, y + y_at, y_step,
+                     h + state, cell + state, work);
+    }
+    op_output_f64(c, 0, y);
+    op_output_f64(c, 1, h);
+    op_output_f64(c, 2, cell);
+    return TACIT_OK;
+}
+
+const op_def op_rows_rnn[] = {
+    {.name = "RNN",
+     .min_in = 3,
+     .max_in = 6,
+     .min_out = 0,
+     .max_out = 2,
+     .infer = rnn_infer,
+     .eval = rnn_eval},
+    {.name = "GRU",
+     .min_in = 3,
+     .max_in = 6,
+     .min_out = 0,
+     .max_out = 2,
+     .infer = rnn_infer,
+     .eval = rnn_eval},
+    {.name = "LSTM",
+     .min_in = 3,
+     .max_in = 8,
+     .min_out = 0,
+     .max_out = 3,
+     .infer = rnn_infer,
+     .eval = rnn_eval},
+    {0},
+};
