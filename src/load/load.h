@@ -45,4 +45,13 @@ bool load_onnx_probe(const void *data, size_t size);
 tacit_status load_onnx_value(const void *data, size_t size, ir_kind kind, arena *memory,
                              ir_tensor *out, tacit_error *err);
 
+/* Writes `g` as an ONNX model that other runtimes read: the lowest opset from 22 on that has all it
+ * uses. Own fused ops are decomposed first. Weights beyond 2 GB go to PATH.data; all other files
+ * hold them inside, each aligned so that load_onnx uses it in place. Whole or not at all. */
+tacit_status load_onnx_write(const ir_graph *g, const char *path, tacit_error *err);
+/* The same into a buffer (at most 2 GB). */
+tacit_status load_onnx_encode(const ir_graph *g, sbuf *out, tacit_error *err);
+/* One TensorProto, SequenceProto or OptionalProto appended to `out`. */
+tacit_status load_onnx_encode_value(const ir_tensor *t, sbuf *out, tacit_error *err);
+
 #endif

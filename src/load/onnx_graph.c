@@ -290,6 +290,8 @@ static tacit_status finish_node(onnx_reader *r, onnx_scope *scope, const node_pr
     ir_attr *attrs;
     uint32_t count;
     TRY(read_inputs(r, scope, n, n->node->inputs));
+    while (n->node->n_inputs && !n->node->inputs[n->node->n_inputs - 1])
+        n->node->n_explicit = --n->node->n_inputs; /* absent at the end: as if not written */
     TRY(read_attrs(r, scope, n, &attrs, &count));
     n->node->attrs = attrs;
     n->node->n_attrs = count;

@@ -68,3 +68,22 @@ size_t suite_each_model(const char *folder, void (*visit)(void *context, const c
     nftw(folder, on_entry, 16, FTW_PHYS);
     return visited;
 }
+
+const char *suite_python(void)
+{
+    static char found[4200];
+    const char *const candidates[] = {getenv("TACIT_PYTHON"), TACIT_SOURCE_DIR "/.venv/bin/python",
+                                      "python3"};
+    for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++) {
+        if (!candidates[i])
+            continue;
+        snprintf(found, sizeof found, "%s -c 'import onnx, onnxruntime, numpy' >/dev/null 2>&1",
+                 candidates[i]);
+        if (system(found) == 0) {
+            snprintf(found, sizeof found, "%s", candidates[i]);
+            return found;
+        }
+    }
+    fprintf(stderr, "*** SKIPPED: no Python with onnx and onnxruntime (set TACIT_PYTHON)\n");
+    return NULL;
+}

@@ -12,4 +12,8 @@ const char *suite_folder(void);
 size_t suite_each_model(const char *folder, void (*visit)(void *context, const char *path),
                         void *context);
 
+/* A Python that can import onnx, onnxruntime and numpy: $TACIT_PYTHON, then .venv, then python3.
+ * NULL (and a loud line) when there is none. */
+const char *suite_python(void);
+
 #endif
