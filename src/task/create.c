@@ -292,6 +292,8 @@ void tacit_task_destroy(tacit_task_runtime *rt)
     rt->owner = pthread_self();
     task_record_cancel(rt);
     (void)!tacit_task_wait_all(rt, NULL);
+    while (LOAD(&rt->foreign_inside, memory_order_acquire))
+        TASK_PAUSE();
     stop_workers(rt, rt->threads);
     release_all(rt);
 }

@@ -44,25 +44,22 @@ tacit_status tacit_task_graph_add(tacit_task_graph *g, const tacit_task_node *no
     if (node->begin > node->end)
         return error_set(err, TACIT_ERR_ARGUMENT, "node %u: units [%u, %u)", here, node->begin,
                          node->end);
-    task_node_info info = {.predicate = node->predicate,
+    task_node_info info = {.tile = node->tile,
+                           .args = node->args,
+                           .begin = node->begin,
+                           .end = node->end,
+                           .flags = (uint8_t)((node->predicate ? TASK_NODE_PREDICATED : 0) |
+                                              (node->tile ? 0 : TASK_NODE_JOIN)),
+                           .predicate = node->predicate,
                            .name = node->name,
                            .first_dep = g->deps.count,
                            .dep_count = node->dep_count,
                            .cost_ns = node->cost_ns,
                            .home = node->home};
-    task_node n = {.tile = node->tile,
-                   .args = node->args,
-                   .begin = node->begin,
-                   .end = node->end,
-                   .flags = (uint8_t)((node->predicate ? TASK_NODE_PREDICATED : 0) |
-                                      (node->tile ? 0 : TASK_NODE_JOIN)),
-                   .kernel = TASK_KERNELS - 1};
     arena *a = &g->memory;
-    if (!vec_reserve(a, &g->info, 1) || !vec_reserve(a, &g->building, 1) ||
-        !vec_reserve(a, &g->deps, node->dep_count))
+    if (!vec_reserve(a, &g->info, 1) || !vec_reserve(a, &g->deps, node->dep_count))
         return error_memory(err, "a task graph's nodes");
     g->info.data[g->info.count++] = info;
-    memcpy((void *)&g->building.data[g->building.count++], (const void *)&n, sizeof n);
     if (node->dep_count)
         memcpy(g->deps.data + g->deps.count, node->deps, node->dep_count * sizeof(uint32_t));
     g->deps.count += node->dep_count;
@@ -181,11 +178,15 @@ static bool build(tacit_task_graph *g)
     for (uint32_t w = 0; w < g->rt->threads; w++)
         if (!(g->items[w] = arena_alloc_zero(a, slots * sizeof(uint32_t))))
             return false;
-    if (n)
-        memcpy((void *)g->nodes, (const void *)g->building.data, n * sizeof *g->nodes);
     for (uint32_t i = 0; i < n; i++) {
         const task_node_info *info = &g->info.data[i];
-        g->nodes[i].indegree = (int32_t)info->dep_count;
+        g->nodes[i] = (task_node){.tile = info->tile,
+                                  .args = info->args,
+                                  .begin = info->begin,
+                                  .end = info->end,
+                                  .indegree = (int32_t)info->dep_count,
+                                  .flags = info->flags,
+                                  .kernel = TASK_KERNELS - 1};
         STORE(&g->nodes[i].pending, (int32_t)info->dep_count, RELAXED);
         for (uint32_t k = 0; k < info->dep_count; k++)
             first[g->deps.data[info->first_dep + k] + 2]++;

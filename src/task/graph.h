@@ -29,12 +29,15 @@ typedef struct task_node {
 _Static_assert(sizeof(task_node) == 64, "one cache line");
 
 typedef struct task_node_info {
+    tacit_task_tile tile;
+    const void *args;
+    uint32_t begin, end;
+    uint8_t flags;
     const int64_t *predicate;
     const char *name;
     uint32_t first_dep, dep_count; /* in the graph's deps */
     uint32_t cost_ns, home;
     uint64_t priority; /* longest path to an exit */
-    uint8_t status;
 } task_node_info;
 
 typedef struct task_recorded {
@@ -54,8 +57,7 @@ typedef struct task_patch {
 struct tacit_task_graph {
     tacit_task_runtime *rt;
     arena memory;
-    VEC(task_node_info) info;
-    VEC(task_node) building; /* unaligned copies until sealed */
+    VEC(task_node_info) info; /* what was asked for; the nodes are made from it */
     VEC(uint32_t) deps;
     VEC(task_patch) patches;
     task_node *nodes; /* aligned, after seal */

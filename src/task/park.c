@@ -62,7 +62,7 @@ void task_worker_sleep(tacit_task_runtime *rt, task_worker *w)
     /* A surplus worker sleeps although there is work: others have the CPUs. */
     bool sleep = before < rt->surplus ? !LOAD(&rt->stop, RELAXED) : !work_visible(rt, w);
     if (sleep) {
-        w->parks++;
+        task_bump(&w->parks);
         if (UNLIKELY(rt->trace_level >= 2))
             task_trace_add(&w->trace, task_ticks(), TASK_EV_PARK, 0, 0, 0);
         futex_wait(&rt->event, event);
@@ -75,7 +75,7 @@ void task_worker_sleep(tacit_task_runtime *rt, task_worker *w)
 void task_wake(tacit_task_runtime *rt, task_worker *w)
 {
     if (w)
-        w->wakes++;
+        task_bump(&w->wakes);
     atomic_fetch_add_explicit(&rt->event, 1, memory_order_acq_rel);
     futex_wake(&rt->event, rt->uniform ? 1 : INT_MAX);
 }

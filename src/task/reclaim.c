@@ -16,6 +16,12 @@ static void remember_failure(tacit_task_runtime *rt, uint64_t id, uint8_t status
     }
 }
 
+/* Where the heap's tail stands once everything before `id` is gone. */
+static uint64_t heap_start(const tacit_task_runtime *rt, uint64_t id)
+{
+    return id == rt->next ? rt->heap.top : rt->cold[task_index(rt, id)].heap_start;
+}
+
 void task_reclaim(tacit_task_runtime *rt)
 {
     uint64_t tail = rt->fanin.tail, start = tail;
@@ -29,9 +35,8 @@ void task_reclaim(tacit_task_runtime *rt)
     }
     if (tail == start)
         return;
-    const task_cold *last = &rt->cold[task_index(rt, tail - 1)];
-    rt->dep_tail = last->dep_end;
-    task_heap_release(&rt->heap, last->heap_end);
+    rt->dep_tail = rt->cold[task_index(rt, tail - 1)].dep_end;
+    task_heap_release(&rt->heap, heap_start(rt, tail));
     rt->fanin.tail = tail;
     if (UNLIKELY(rt->trace_level >= 3))
         task_trace_rings(rt);
@@ -51,27 +56,43 @@ uint64_t task_pin(tacit_task_runtime *rt)
 
 typedef struct need {
     uint64_t bytes;
-    uint32_t deps, records;
+    uint32_t records;
 } need;
 
-/* The first resource that is short, with everything below `tail` gone. */
-static tacit_task_resource short_of(const tacit_task_runtime *rt, uint64_t tail, uint64_t heap_tail,
-                                    uint64_t dep_tail, uint32_t records_used, const need *n)
+/* The first resource that is short. */
+static tacit_task_resource short_now(const tacit_task_runtime *rt, const need *n)
 {
-    if (rt->next - tail >= rt->capacity)
+    if (rt->next - rt->fanin.tail >= rt->capacity)
         return TACIT_TASK_RING_SLOTS;
-    if (!task_heap_fits(&rt->heap, heap_tail, n->bytes))
+    if (!task_heap_fits(&rt->heap, rt->heap.tail, n->bytes))
         return TACIT_TASK_RING_HEAP;
-    if (rt->dep_top - dep_tail + n->deps > rt->dep_capacity)
+    if (rt->dep_top - rt->dep_tail + rt->fanin.count > rt->dep_capacity)
         return TACIT_TASK_RING_DEPENDENCES;
-    if (records_used + n->records > rt->map.capacity)
+    if (rt->map.used + n->records > rt->map.capacity)
         return TACIT_TASK_RING_RECORDS;
     return TACIT_TASK_RESOURCES;
 }
 
-static tacit_task_resource short_now(const tacit_task_runtime *rt, const need *n)
+/* Leave out producers that completed while submit waited for room; one that failed hands its
+ * status on. A retired one must go before the new task takes its slot. */
+static void drop_completed(tacit_task_runtime *rt)
 {
-    return short_of(rt, rt->fanin.tail, rt->heap.tail, rt->dep_tail, rt->map.used, n);
+    task_fanin *f = &rt->fanin;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < f->count; i++) {
+        uint32_t p = f->producers[i];
+        const task_slot *s = &rt->slots[p & ~TASK_DEP_DATA];
+        uint8_t status = 0;
+        if (!task_alive(rt, s->id))
+            status = task_failures_find(&rt->failures, s->id);
+        else if ((uint32_t)(LOAD(&s->word, MO_SEEN) >> 32) == TASK_SEALED)
+            status = s->status;
+        else
+            f->producers[kept++] = p;
+        if (status && (p & TASK_DEP_DATA))
+            f->inherited = status & 0x7f;
+    }
+    f->count = kept;
 }
 
 static tacit_status deadlock(tacit_task_runtime *rt, tacit_task_resource r, uint64_t pin,
@@ -88,36 +109,23 @@ static tacit_status deadlock(tacit_task_runtime *rt, tacit_task_resource r, uint
                      " would wait for ever; %" PRIu64 " %s would be enough",
                      scope && scope->site ? scope->site : "?", pin, rt->next - pin - 1,
                      tacit_task_resource_name(r), rt->next, sufficient,
-                     r == TACIT_TASK_RING_SLOTS  ? "slots (window)"
-                     : r == TACIT_TASK_RING_HEAP ? "bytes (heap_bytes)"
-                                                 : "nodes (dependences)");
+                     r == TACIT_TASK_RING_SLOTS ? "slots (window)" : "bytes (heap_bytes)");
 }
 
-/* All that was submitted completes some day. Then only tasks from the pin on are left, so what is
- * short with the tail at the pin stays short: no clock and no luck decides this. */
+/* All that was submitted completes some day. Then only tasks from the pin on are left, so slots or
+ * bytes that are short with the tail at the pin stay short: no clock and no luck decides this.
+ * Records die with completion, pinned or not, and a completed producer needs no dependence node:
+ * for those two waiting always helps. */
 static tacit_status check_deadlock(tacit_task_runtime *rt, const need *n, tacit_error *err)
 {
-    uint64_t pin = task_pin(rt);
-    uint64_t heap_tail = rt->heap.tail;
-    uint64_t dep_tail = rt->dep_tail;
-    if (pin != rt->fanin.tail) {
-        const task_cold *before = &rt->cold[task_index(rt, pin - 1)];
-        heap_tail = before->heap_end > heap_tail ? before->heap_end : heap_tail;
-        dep_tail = before->dep_end;
-    }
-    /* Records die with completion, pinned or not. */
-    tacit_task_resource r = short_of(rt, pin, heap_tail, dep_tail, 0, n);
-    switch (r) {
-    case TACIT_TASK_RING_SLOTS:
-        return deadlock(rt, r, pin, rt->next - pin + 1 + (rt->window - rt->capacity), err);
-    case TACIT_TASK_RING_HEAP:
-        /* In a heap of this size nothing that is pinned has wrapped, so there is no padding. */
-        return deadlock(rt, r, pin, rt->heap.top - heap_tail + n->bytes, err);
-    case TACIT_TASK_RING_DEPENDENCES:
-        return deadlock(rt, r, pin, rt->dep_top - dep_tail + n->deps, err);
-    default:
-        return TACIT_OK;
-    }
+    uint64_t pin = task_pin(rt), tail = heap_start(rt, pin);
+    if (rt->next - pin >= rt->capacity)
+        return deadlock(rt, TACIT_TASK_RING_SLOTS, pin,
+                        rt->next - pin + 1 + (rt->window - rt->capacity), err);
+    /* A heap of the sufficient size has not wrapped since the pin, so it needs no padding. */
+    if (!task_heap_fits(&rt->heap, tail, n->bytes))
+        return deadlock(rt, TACIT_TASK_RING_HEAP, pin, rt->heap.top - tail + n->bytes, err);
+    return TACIT_OK;
 }
 
 static tacit_status too_large(tacit_task_runtime *rt, const need *n, tacit_error *err)
@@ -126,10 +134,6 @@ static tacit_status too_large(tacit_task_runtime *rt, const need *n, tacit_error
         return error_set(err, TACIT_ERR_LIMIT,
                          "task %" PRIu64 " needs %" PRIu64 " bytes, the whole heap has %" PRIu64,
                          rt->next, n->bytes, rt->heap.size);
-    if (n->deps > rt->dep_capacity)
-        return error_set(err, TACIT_ERR_LIMIT,
-                         "task %" PRIu64 " waits for %u tasks, the dependence ring holds %u",
-                         rt->next, n->deps, rt->dep_capacity);
     if (n->records > rt->map.capacity)
         return error_set(err, TACIT_ERR_LIMIT,
                          "task %" PRIu64 " needs %u access records, there are %u", rt->next,
@@ -161,6 +165,7 @@ static __attribute__((noinline)) tacit_status reserve_slowly(tacit_task_runtime 
 {
     TRY(too_large(rt, n, err));
     task_reclaim(rt);
+    drop_completed(rt);
     task_patience patience = {0};
     for (;;) {
         tacit_task_resource r = short_now(rt, n);
@@ -179,22 +184,25 @@ static __attribute__((noinline)) tacit_status reserve_slowly(tacit_task_runtime 
         while (short_now(rt, n) == r) {
             task_wait_step(rt, &patience);
             task_reclaim(rt);
+            drop_completed(rt);
             if (r == TACIT_TASK_RING_RECORDS)
                 task_map_sweep_all(&rt->map);
         }
         while (r == TACIT_TASK_RING_SLOTS && rt->next - rt->fanin.tail + easy > rt->capacity &&
                rt->fanin.tail != task_pin(rt) && task_help(rt, &rt->workers[0]))
             task_reclaim(rt);
+        drop_completed(rt);
         stalled(rt, r, since);
     }
 }
 
-tacit_status task_reserve(tacit_task_runtime *rt, uint64_t bytes, uint32_t deps, uint32_t records,
+tacit_status task_reserve(tacit_task_runtime *rt, uint64_t bytes, uint32_t records,
                           tacit_error *err)
 {
-    need n = {bytes, deps, records};
+    need n = {bytes, records};
     if (UNLIKELY(rt->next % TASK_RECLAIM_EVERY == 0)) {
         task_reclaim(rt);
+        drop_completed(rt);
         task_map_sweep(&rt->map, 2 * TASK_RECLAIM_EVERY);
         measure(rt);
     }

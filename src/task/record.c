@@ -201,8 +201,7 @@ tacit_status task_record_submit(tacit_task_runtime *rt, const tacit_task_desc *d
     }
     TRY(tacit_task_graph_add(g, &node, NULL, err));
     if (!desc->dummy)
-        g->building.data[here].flags =
-            (uint8_t)((g->building.data[here].flags & ~TASK_NODE_JOIN) | TASK_NODE_CALL);
+        g->info.data[here].flags ^= TASK_NODE_JOIN | TASK_NODE_CALL;
     task_map_drop_covered(&r->map);
     bool manual = rt->depth && rt->scopes[rt->depth - 1].mode == TACIT_TASK_MANUAL;
     for (uint32_t p = 0; p < desc->param_count && !manual; p++)

@@ -132,7 +132,7 @@ static bool steal_nodes(tacit_task_runtime *rt, task_worker *w, tacit_task_graph
         if (v == w->index || task_deque_size(d) <= 0 || !task_deque_steal(d, &node))
             continue;
         w->victim = v;
-        w->steals++;
+        task_bump(&w->steals);
         int64_t more = task_deque_size(d) / 2;
         for (int64_t k = 0; k < more && k < STEAL_MOST && task_deque_steal(d, &extra); k++)
             task_deque_push(&w->nodes, extra);

@@ -237,7 +237,7 @@ static bool steal_class(tacit_task_runtime *rt, task_worker *w, uint32_t class)
         if (v == w->index || task_deque_size(d) <= 0 || !task_deque_steal(d, &item))
             continue;
         w->victim = v;
-        w->steals++;
+        task_bump(&w->steals);
         if (UNLIKELY(rt->trace_level >= 2))
             task_trace_add(&w->trace, task_ticks(), TASK_EV_STEAL, 0, rt->slots[item].id, v);
         /* Up to half of the rest comes along, so that thieves come back less often. */

@@ -170,6 +170,22 @@ static size_t spill_bytes(const tacit_task_runtime *rt, const tacit_task_desc *d
     return align_up(((rt->retain_count + 1) / 2 + desc->param_count) * 8, TACIT_TASK_ALIGN);
 }
 
+/* Bytes skipped at the ring's end belong to nobody: tasks without a block that stand right before
+ * them begin behind them, so that what a task pins does not depend on when others retired. */
+static unsigned char *take_block(tacit_task_runtime *rt, uint64_t id, uint64_t bytes)
+{
+    unsigned char *block = task_heap_take(&rt->heap, bytes);
+    uint64_t start = rt->heap.top - bytes;
+    rt->cold[task_index(rt, id)].heap_start = start;
+    if (!bytes)
+        return block;
+    uint64_t from = rt->heap_last > rt->fanin.tail ? rt->heap_last : rt->fanin.tail;
+    for (uint64_t i = id; i-- > from && rt->cold[task_index(rt, i)].heap_start != start;)
+        rt->cold[task_index(rt, i)].heap_start = start;
+    rt->heap_last = id + 1;
+    return block;
+}
+
 static void fill_slot(tacit_task_runtime *rt, const tacit_task_desc *desc, uint64_t id,
                       uint64_t bytes, size_t spill)
 {
@@ -189,7 +205,7 @@ static void fill_slot(tacit_task_runtime *rt, const tacit_task_desc *desc, uint6
     s->value_count = (uint8_t)desc->param_count;
     s->retain_count = (uint8_t)rt->retain_count;
     cold->predicate = desc->predicate;
-    unsigned char *block = task_heap_take(&rt->heap, bytes);
+    unsigned char *block = take_block(rt, id, bytes);
     uint32_t *retains = s->retain;
     tacit_task_value *values = cold->values;
     if (UNLIKELY(spill)) {
@@ -205,7 +221,6 @@ static void fill_slot(tacit_task_runtime *rt, const tacit_task_desc *desc, uint6
         atomic_fetch_add_explicit(&rt->slots[rt->retains[i]].word, 1, RELAXED);
     }
     fill_values(rt, desc, id, block, values);
-    cold->heap_end = rt->heap.top;
 }
 
 /* Enter the task into its producers' successor lists. True when nothing is left to wait for. */
@@ -271,26 +286,6 @@ static tacit_status find_producers(tacit_task_runtime *rt, const tacit_task_desc
     return TACIT_OK;
 }
 
-/* Leave out producers that retired while submit waited for room; one that failed hands its status
- * on. Must come before the new task takes its slot, which may be one of theirs. */
-static void drop_retired(tacit_task_runtime *rt)
-{
-    task_fanin *f = &rt->fanin;
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < f->count; i++) {
-        uint32_t p = f->producers[i];
-        uint64_t id = rt->slots[p & ~TASK_DEP_DATA].id;
-        if (task_alive(rt, id)) {
-            f->producers[kept++] = p;
-            continue;
-        }
-        uint8_t status = p & TASK_DEP_DATA ? task_failures_find(&rt->failures, id) : 0;
-        if (status)
-            f->inherited = status & 0x7f;
-    }
-    f->count = kept;
-}
-
 static void trace_submit(tacit_task_runtime *rt, uint64_t id)
 {
     task_trace *t = &rt->workers[0].trace;
@@ -339,14 +334,11 @@ tacit_status tacit_task_submit(tacit_task_runtime *rt, const tacit_task_desc *de
     TRY(find_producers(rt, desc, err));
     size_t spill = spill_bytes(rt, desc);
     bytes += spill;
-    uint64_t tail = rt->fanin.tail;
-    tacit_status status = task_reserve(rt, bytes, rt->fanin.count, records, err);
+    tacit_status status = task_reserve(rt, bytes, records, err);
     if (UNLIKELY(status != TACIT_OK)) {
         task_map_forget_covered(&rt->map);
         return status;
     }
-    if (UNLIKELY(tail != rt->fanin.tail))
-        drop_retired(rt);
     if (id)
         *id = rt->next;
     commit(rt, desc, bytes, spill);
@@ -365,6 +357,9 @@ tacit_status tacit_task_complete(tacit_task_runtime *rt, tacit_task_id token, ta
                                                  RELAXED))
         return error_set(err, TACIT_ERR_STATE, "token %" PRIu64 " is not waiting for completion",
                          token);
+    /* The task is unfinished, so the runtime still exists; destroy waits until we are out. */
+    atomic_fetch_add_explicit(&rt->foreign_inside, 1, RELAXED);
     task_finish_foreign(rt, index, status);
+    atomic_fetch_sub_explicit(&rt->foreign_inside, 1, memory_order_release);
     return TACIT_OK;
 }

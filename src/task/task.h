@@ -54,11 +54,11 @@ _Static_assert(offsetof(task_slot, status) == TASK_STATUS_OFFSET, "read by the m
 #define TASK_INHERITED 0x80u
 
 typedef struct task_cold {
-    uint64_t heap_end; /* virtual end of the heap once this task is gone */
+    uint64_t heap_start; /* of its block; without one, where the next block begins */
     const int64_t *predicate;
     void *spill;
     _Atomic uint64_t token; /* id + 1 while an asynchronous kernel is out */
-    uint64_t dep_end;       /* likewise for the dependence ring */
+    uint64_t dep_end;       /* top of the dependence ring after its links */
     tacit_task_value values[TASK_INLINE_VALUES];
 } task_cold;
 _Static_assert(sizeof(task_cold) == 128, "two cache lines");
@@ -91,7 +91,7 @@ typedef struct task_worker {
     uint32_t index, classes;  /* bit per class served */
     bool generalist;          /* serves every type anybody serves: takes part in graph runs */
     uint32_t sample, victim;
-    uint64_t steals, parks, wakes;
+    _Atomic uint64_t steals, parks, wakes; /* written by the worker, read by anybody */
     int64_t node_count; /* finished nodes not yet subtracted from the run's remainder */
     task_trace trace;
     struct tacit_task_runtime *rt;
@@ -131,7 +131,8 @@ struct tacit_task_runtime {
     uint64_t dep_top, dep_tail;
     uint32_t dep_place; /* dep_top modulo the capacity */
     task_heap heap;
-    bool *token; /* per slot: scope reference still held */
+    uint64_t heap_last; /* one past the newest task with a block */
+    bool *token;        /* per slot: scope reference still held */
     task_map map;
     task_scope scopes[TACIT_TASK_MAX_SCOPES];
     uint32_t depth;
@@ -162,8 +163,9 @@ struct tacit_task_runtime {
     alignas(64) _Atomic uint64_t first_failure;          /* packed, lowest id wins */
     _Atomic uint64_t failed;                             /* how many */
     _Atomic uint64_t foreign_executed;
-    _Atomic uint64_t submitted; /* for threads that run graphs; written by the orchestrator */
-    _Atomic uint32_t stall;     /* resource being waited for */
+    _Atomic uint32_t foreign_inside; /* threads inside tacit_task_complete */
+    _Atomic uint64_t submitted;      /* for threads that run graphs; written by the orchestrator */
+    _Atomic uint32_t stall;          /* resource being waited for */
     /* graph runs */
     alignas(64) _Atomic int64_t nodes_left;
     alignas(64) _Atomic uint32_t root_cursor;
@@ -185,6 +187,11 @@ static inline uint64_t task_ticks(void)
 #else
     return clock_ns();
 #endif
+}
+
+static inline void task_bump(_Atomic uint64_t *counter)
+{
+    STORE(counter, LOAD(counter, RELAXED) + 1, RELAXED);
 }
 
 static inline uint8_t task_lap(const tacit_task_runtime *rt, uint64_t id)
@@ -221,7 +228,7 @@ static inline void task_ready(tacit_task_runtime *rt, uint32_t index);
 /* reclaim.c */
 void task_reclaim(tacit_task_runtime *rt);
 uint64_t task_pin(tacit_task_runtime *rt);
-tacit_status task_reserve(tacit_task_runtime *rt, uint64_t bytes, uint32_t deps, uint32_t records,
+tacit_status task_reserve(tacit_task_runtime *rt, uint64_t bytes, uint32_t records,
                           tacit_error *err);
 
 /* park.c */
