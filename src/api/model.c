@@ -150,9 +150,11 @@ tacit_status tacit_model_save(const tacit_model *model, const char *path, tacit_
     if (!model || !path)
         return error_set(err, TACIT_ERR_ARGUMENT,
                          "tacit_model_save: model and path must not be NULL");
+    if (ends_with(path, ".onnx"))
+        return load_onnx_write(model->graph, path, err);
     if (!ends_with(path, ".tacit"))
-        return error_set(err, TACIT_ERR_ARGUMENT, "cannot save '%s': the name must end in .tacit",
-                         path);
+        return error_set(err, TACIT_ERR_ARGUMENT,
+                         "cannot save '%s': the name must end in .onnx or .tacit", path);
     sbuf text;
     sbuf_init(&text, &model->allocator);
     ir_graph_print(model->graph, NULL, &text);

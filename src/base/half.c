@@ -97,8 +97,8 @@ uint16_t half_encode(half_format format, double value, bool saturate)
     bool negative = signbit(value);
     uint16_t sign = (uint16_t)(negative ? 1 << width : 0);
     uint16_t most = largest_finite(format);
-    if (isnan(value))
-        return f->has_nan ? nan_pattern(format, negative) : most;
+    if (isnan(value)) /* without a NaN of its own a type gets the zero of the other sign */
+        return f->has_nan ? nan_pattern(format, negative) : (uint16_t)(sign ^ (1 << width));
     double a = fabs(value);
     uint16_t magnitude;
     if (isinf(a)) {
