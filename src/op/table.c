@@ -31,7 +31,10 @@
     F(rnn)                                                                                         \
     F(rotary)                                                                                      \
     F(scatter)                                                                                     \
-    F(slice)
+    F(slice)                                                                                       \
+    F(pad)                                                                                         \
+    F(axis)                                                                                        \
+    F(select)
 
 #define DECLARE(name) extern const op_def op_rows_##name[];
 OP_FAMILIES(DECLARE)
