@@ -20,7 +20,8 @@ typedef enum half_format {
 
 double half_decode(half_format format, uint16_t bits);
 /* Round to nearest, ties to even. Beyond the largest finite value: f16/bf16 go to infinity; f8
- * types clamp when `saturate`, else go to Inf (E5M2) or NaN; E2M1 always clamps; E8M0 clamps.  */
+ * types clamp when `saturate`, else go to Inf (E5M2) or NaN; E2M1 always clamps (and has no NaN:
+ * that becomes minus zero); E8M0 clamps. */
 uint16_t half_encode(half_format format, double value, bool saturate);
 
 static inline float half_to_f32(uint16_t h)

@@ -34,7 +34,10 @@
     F(slice)                                                                                       \
     F(pad)                                                                                         \
     F(axis)                                                                                        \
-    F(select)
+    F(select)                                                                                      \
+    F(sequence)                                                                                    \
+    F(control)                                                                                     \
+    F(random)
 
 #define DECLARE(name) extern const op_def op_rows_##name[];
 OP_FAMILIES(DECLARE)
