@@ -8,10 +8,13 @@
 #define OP_FAMILIES(F)                                                                             \
     F(arith)                                                                                       \
     F(attention)                                                                                   \
+    F(axis)                                                                                        \
     F(cast)                                                                                        \
     F(compare)                                                                                     \
     F(contraction)                                                                                 \
+    F(control)                                                                                     \
     F(conv)                                                                                        \
+    F(conv_other)                                                                                  \
     F(einsum)                                                                                      \
     F(fused)                                                                                       \
     F(fused_attention)                                                                             \
@@ -21,23 +24,24 @@
     F(loss)                                                                                        \
     F(math)                                                                                        \
     F(move)                                                                                        \
+    F(nms)                                                                                         \
     F(nonlinear)                                                                                   \
     F(norm)                                                                                        \
     F(norm_other)                                                                                  \
+    F(pad)                                                                                         \
     F(pool)                                                                                        \
     F(quant)                                                                                       \
+    F(random)                                                                                      \
     F(reduce)                                                                                      \
     F(resize)                                                                                      \
     F(rnn)                                                                                         \
     F(rotary)                                                                                      \
+    F(sample)                                                                                      \
     F(scatter)                                                                                     \
-    F(slice)                                                                                       \
-    F(pad)                                                                                         \
-    F(axis)                                                                                        \
     F(select)                                                                                      \
     F(sequence)                                                                                    \
-    F(control)                                                                                     \
-    F(random)
+    F(signal)                                                                                      \
+    F(slice)
 
 #define DECLARE(name) extern const op_def op_rows_##name[];
 OP_FAMILIES(DECLARE)
