@@ -241,10 +241,24 @@ void pass_near_miss(pass_edit *e, ir_node *n, const char *format, ...) PRINTF_LI
 tacit_status pass_inline_if(pass_context *c);
 tacit_status pass_decompose(pass_context *c);
 tacit_status pass_absorb_matmul(pass_context *c);
+tacit_status pass_rewrite_gemm(pass_context *c);
 tacit_status pass_fold_constants(pass_context *c);
+tacit_status pass_fold_batch_norm(pass_context *c);
 tacit_status pass_clean_up(pass_context *c);
 tacit_status pass_clean_views(pass_context *c);
 tacit_status pass_share(pass_context *c);
 tacit_status pass_drop_dead(pass_context *c);
+tacit_status pass_recognise_activation(pass_context *c);
+tacit_status pass_recognise_norm(pass_context *c);
+tacit_status pass_recognise_softmax(pass_context *c);
+tacit_status pass_causal_mask(pass_context *c);
+tacit_status pass_fuse_attention(pass_context *c);
+tacit_status pass_fuse_rotary(pass_context *c);
+tacit_status pass_fuse_gated(pass_context *c);
+tacit_status pass_fuse_qkv(pass_context *c);
+tacit_status pass_fuse_matmul(pass_context *c);
+tacit_status pass_fuse_conv(pass_context *c);
+tacit_status pass_fuse_norm(pass_context *c);
+tacit_status pass_fuse_elementwise(pass_context *c);
 
 #endif

@@ -33,7 +33,7 @@ static void clean_up_leaves_what_is_needed(void **state)
     arena_init(&a, NULL);
     ir_graph *g = pass_check_parse(&a, chain, strlen(chain));
     pass_report report;
-    ir_graph *after = pass_check_run(g, NULL, NULL, 0, &report);
+    ir_graph *after = pass_check_run(g, NULL, "fuse-elementwise", 0, &report);
     assert_int_equal(after->nodes.count, 3);
     assert_int_equal(pass_check_count(after, "Add"), 3);
     assert_true(report.changes.count > 0);
