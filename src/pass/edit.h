@@ -32,6 +32,7 @@
     ROW(EXPAND, "", "Expand")                                                                      \
     ROW(FLATTEN, "", "Flatten")                                                                    \
     ROW(FLOOR, "", "Floor")                                                                        \
+    ROW(GATHER, "", "Gather")                                                                      \
     ROW(GELU, "", "Gelu")                                                                          \
     ROW(GEMM, "", "Gemm")                                                                          \
     ROW(GREATER, "", "Greater")                                                                    \
