@@ -24,6 +24,12 @@ endfunction()
 
 tacit_optional_library(TACIT_OPENSSL TACIT_HAVE_OPENSSL openssl)
 tacit_optional_library(TACIT_LAPACKE TACIT_HAVE_LAPACKE lapacke)
+# Formats that ImageDecoder reads beyond BMP and PNM.
+tacit_optional_library(TACIT_IMAGES TACIT_HAVE_PNG libpng)
+tacit_optional_library(TACIT_IMAGES TACIT_HAVE_JPEG libjpeg)
+tacit_optional_library(TACIT_IMAGES TACIT_HAVE_WEBP libwebp)
+tacit_optional_library(TACIT_IMAGES TACIT_HAVE_TIFF libtiff-4)
+tacit_optional_library(TACIT_IMAGES TACIT_HAVE_OPENJPEG libopenjp2)
 
 if(NOT TACIT_ONEDNN STREQUAL "OFF")
   find_path(ONEDNN_INCLUDE dnnl.h)

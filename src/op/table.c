@@ -21,6 +21,7 @@
     F(fused_elementwise)                                                                           \
     F(gather)                                                                                      \
     F(generate)                                                                                    \
+    F(image_decoder)                                                                               \
     F(loss)                                                                                        \
     F(math)                                                                                        \
     F(move)                                                                                        \
