@@ -15,22 +15,21 @@ const char *tacit_status_text(tacit_status status)
     return (unsigned)status < TACIT_STATUS_COUNT ? texts[status] : "unknown status";
 }
 
-tacit_status error_set(tacit_error *err, tacit_status status, const char *format, ...)
+void error_record(tacit_error *err, tacit_status status, const char *format, ...)
 {
     if (!err)
-        return status;
+        return;
     err->status = status;
     va_list args;
     va_start(args, format);
     vsnprintf(err->message, sizeof err->message, format, args);
     va_end(args);
-    return status;
 }
 
-tacit_status error_context(tacit_error *err, tacit_status status, const char *format, ...)
+void error_prefix(tacit_error *err, tacit_status status, const char *format, ...)
 {
     if (!err)
-        return status;
+        return;
     char old[sizeof err->message];
     memcpy(old, err->message, sizeof old);
     old[sizeof old - 1] = '\0';
@@ -41,10 +40,4 @@ tacit_status error_context(tacit_error *err, tacit_status status, const char *fo
     if (n >= 0 && (size_t)n < sizeof err->message)
         snprintf(err->message + n, sizeof err->message - (size_t)n, ": %s", old);
     err->status = status;
-    return status;
-}
-
-tacit_status error_memory(tacit_error *err, const char *what)
-{
-    return error_set(err, TACIT_ERR_MEMORY, "out of memory: %s", what);
 }

@@ -23,15 +23,29 @@
             goto label;                                                                            \
     } while (0)
 
-/* Record `status` and a formatted message in `err` (may be NULL); returns `status`. */
-tacit_status error_set(tacit_error *err, tacit_status status, const char *format, ...)
-    PRINTF_LIKE(3, 4);
+/* Record `status` and a formatted message in `err` (may be NULL); yields `status`. A macro, so that
+ * readers of the code, static analysers included, see that a failing status comes back. */
+#define error_set(err, status, ...)                                                                \
+    ({                                                                                             \
+        tacit_status error_status_ = (status);                                                     \
+        error_record((err), error_status_, __VA_ARGS__);                                           \
+        error_status_;                                                                             \
+    })
+void error_record(tacit_error *err, tacit_status status, const char *format, ...) PRINTF_LIKE(3, 4);
 
-/* Put a formatted "context: " in front of the message already in `err`; returns err's status. */
-tacit_status error_context(tacit_error *err, tacit_status status, const char *format, ...)
-    PRINTF_LIKE(3, 4);
+/* Put a formatted "context: " in front of the message already in `err`; yields `status`. */
+#define error_context(err, status, ...)                                                            \
+    ({                                                                                             \
+        tacit_status error_status_ = (status);                                                     \
+        error_prefix((err), error_status_, __VA_ARGS__);                                           \
+        error_status_;                                                                             \
+    })
+void error_prefix(tacit_error *err, tacit_status status, const char *format, ...) PRINTF_LIKE(3, 4);
 
 /* The out-of-memory error, with what the memory was for. */
-tacit_status error_memory(tacit_error *err, const char *what);
+static inline tacit_status error_memory(tacit_error *err, const char *what)
+{
+    return error_set(err, TACIT_ERR_MEMORY, "out of memory: %s", what);
+}
 
 #endif
