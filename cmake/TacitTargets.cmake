@@ -46,6 +46,13 @@ foreach(room ${rooms})
   list(APPEND sources ${found})
 endforeach()
 
+# fss: loops over batches, worth the vectoriser's full effort everywhere.
+foreach(source ${sources})
+  if(source MATCHES "/src/fss/")
+    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-O3")
+  endif()
+endforeach()
+
 # A kernel file's suffix names the instructions it may use; it runs only after cpu_detect agreed.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   foreach(source ${sources})

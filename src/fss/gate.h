@@ -81,7 +81,8 @@ typedef struct fss_gate {
 typedef struct fss_suite {
     fss_prg prg;
     fss_tree tree;
-    uint64_t (*masked_sum)(const uint64_t *bits, const uint64_t *table, size_t n);
+    void (*masked_sum)(const uint64_t *bits, size_t stride, size_t strings, const uint64_t *table,
+                       size_t n, uint64_t *out);
 } fss_suite;
 
 typedef struct fss_vector {

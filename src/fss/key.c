@@ -5,6 +5,8 @@
 
 #include "fss/gate_impl.h"
 
+enum { FULL_WORDS = 1 << (FSS_FULL_BITS - 6) };
+
 static uint32_t slot(unsigned item, unsigned repeat)
 {
     return item << 12 | repeat;
@@ -196,40 +198,43 @@ static void rotate_bits(uint64_t *out, const uint64_t *in, unsigned bits, uint64
     }
 }
 
-static void lookup_one(const step_ctx *c, const uint64_t *bits, unsigned domain,
-                       const uint64_t *table, unsigned rows, uint64_t x, uint64_t *out,
-                       size_t stride)
+/* Look up elements of a few lanes: their bit strings turned to begin at x, against each table. */
+static void lookup_lanes(const step_ctx *c, const uint64_t *bits, size_t stride, unsigned lanes,
+                         unsigned domain, const uint64_t *table, unsigned rows, const uint64_t *x,
+                         uint64_t *out, size_t out_stride)
 {
-    uint64_t turned[1 << (FSS_FULL_BITS - 6)];
-    size_t size = (size_t)1 << domain;
-    rotate_bits(turned, bits, domain, x);
+    uint64_t turned[FULL_WORDS];
+    size_t size = (size_t)1 << domain, words = domain < 6 ? 1 : size / 64;
+    for (unsigned k = 0; k < lanes; k++)
+        rotate_bits(turned + k * words, bits + k * stride, domain, x[k]);
     for (unsigned k = 0; k < rows; k++)
-        out[k * stride] = c->party->suite->masked_sum(turned, table + k * size, size);
+        c->party->suite->masked_sum(turned, words, lanes, table + k * size, size,
+                                    out + k * out_stride);
 }
 
 void step_lookup(const step_ctx *c, unsigned item, const uint64_t *table, unsigned rows,
                  const uint64_t *x, uint64_t *out, size_t stride, size_t at, size_t n)
 {
-    unsigned domain = c->info->item[item].bits;
+    unsigned domain = c->info->item[item].bits, most = fss_dpf_full_lanes(domain);
     fss_block root[GATE_TILE];
     if (domain <= FSS_LEAF_BITS) {
         load_tables(c, item, root, at, n);
-        for (size_t i = 0; i < n; i++)
-            lookup_one(c, &root[i].lo, domain, table, rows, x[i], out + i, stride);
+        for (size_t i = 0; i < n; i += most) {
+            unsigned lanes = n - i < most ? (unsigned)(n - i) : most;
+            lookup_lanes(c, &root[i].lo, 2, lanes, domain, table, rows, x + i, out + i, stride);
+        }
         return;
     }
-    uint64_t full[1 << (FSS_FULL_BITS - 6)];
+    uint64_t full[FULL_WORDS];
     size_t words = (size_t)1 << (domain - 6);
-    unsigned most = fss_dpf_full_lanes(domain);
     load_roots(c, item, root, at, n);
     for (size_t i = 0; i < n; i += FSS_LANES) {
         fss_dpf key = tree_at(c, item, at + i, n - i);
         for (unsigned first = 0; first < key.lanes; first += most) {
             unsigned lanes = key.lanes - first < most ? key.lanes - first : most;
             fss_dpf_full(&key, c->party->index, root + i, first, lanes, full);
-            for (unsigned k = 0; k < lanes; k++)
-                lookup_one(c, full + k * words, domain, table, rows, x[i + first + k],
-                           out + i + first + k, stride);
+            lookup_lanes(c, full, words, lanes, domain, table, rows, x + i + first, out + i + first,
+                         stride);
         }
     }
 }

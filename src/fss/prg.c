@@ -71,11 +71,28 @@ void fss_prf_blocks(const fss_prf *prf, uint64_t gate, uint32_t slot, uint64_t f
     prf->encrypt(&prf->key, out, out, n);
 }
 
+/* One-bit words: 128 to a block. */
+static void prf_bits(const fss_prf *prf, uint64_t gate, uint32_t slot, uint64_t first,
+                     uint64_t *out, size_t n)
+{
+    fss_block block = {0, 0};
+    for (size_t i = 0; i < n; i++) {
+        uint64_t at = first + i;
+        if (i == 0 || at % 128 == 0)
+            fss_prf_blocks(prf, gate, slot, at / 128, &block, 1);
+        out[i] = (at & 64 ? block.hi : block.lo) >> (at & 63) & 1;
+    }
+}
+
 void fss_prf_words(const fss_prf *prf, uint64_t gate, uint32_t slot, uint64_t first, unsigned bits,
                    uint64_t *out, size_t n)
 {
     enum { CHUNK = 64 };
     fss_block block[CHUNK];
+    if (bits == 1) {
+        prf_bits(prf, gate, slot, first, out, n);
+        return;
+    }
     while (n) {
         uint64_t skip = first & 1;
         size_t m = n < 2 * CHUNK - skip ? n : 2 * CHUNK - skip;

@@ -99,45 +99,55 @@ INLINE __m512i parity_above(__m512i leaf, __m512i x)
     return _mm512_xor_si512(v, _mm512_srli_epi64(v, 1));
 }
 
+/* One level's hash of eight registers of nodes, with the correction words of the lanes in t already
+ * added: both they and the feed-forward ride on the last round key. */
+INLINE void corrected_hash(const __m512i key[11], const __m512i *node, const __mmask8 *t,
+                           const uint8_t *words, __m512i *out)
+{
+    __m512i last[8];
+    for (int i = 0; i < 8; i++) {
+        __m512i q = sigma(node[i]);
+        out[i] = _mm512_xor_si512(q, key[0]);
+        q = _mm512_xor_si512(q, key[10]);
+        last[i] = _mm512_mask_xor_epi64(q, t[i], q, _mm512_loadu_si512(words + 64 * i));
+    }
+    for (int r = 1; r < 10; r++)
+        for (int i = 0; i < 8; i++)
+            out[i] = _mm512_aesenc_epi128(out[i], key[r]);
+    for (int i = 0; i < 8; i++)
+        out[i] = _mm512_aesenclast_epi128(out[i], last[i]);
+}
+
 void fss_walk_vaes(const fss_prg *prg, unsigned bits, const fss_block *roots, const uint8_t *words,
                    const uint64_t *x, uint64_t *less)
 {
     const __m512i spread = _mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0);
-    __m512i tree[11], s[8], y[8], q[8], path[8];
-    __mmask8 t[8], parity[8];
-    load_key(tree, &prg->role[FSS_ROLE_TREE]);
+    __m512i key[11], s[8], y[8], path[8], parity[8];
+    __mmask8 t[8];
+    load_key(key, &prg->role[FSS_ROLE_TREE]);
     for (int i = 0; i < 8; i++) {
         s[i] = _mm512_loadu_si512(roots + 4 * i);
         path[i] = _mm512_permutexvar_epi64(
             spread, _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(x + 4 * i))));
         t[i] = control_bits(s[i]);
-        parity[i] = 0;
+        parity[i] = _mm512_setzero_si512();
     }
     for (unsigned level = bits; level > FSS_LEAF_BITS; level--, words += FSS_LANES * 16) {
         const __m512i bit = _mm512_set1_epi64((long long)(1ull << (level - 1)));
-        _mm_prefetch((const char *)words + 4096, _MM_HINT_T0);
-        for (int i = 0; i < 8; i++)
-            y[i] = q[i] = sigma(s[i]);
-        rounds(tree, y, 8);
+        corrected_hash(key, s, t, words, y);
         for (int i = 0; i < 8; i++) {
-            __m512i left = _mm512_xor_si512(q[i], y[i]);
-            left = _mm512_mask_xor_epi64(left, t[i], left, _mm512_loadu_si512(words + 64 * i));
             __mmask8 right = _mm512_test_epi64_mask(path[i], bit);
-            s[i] = _mm512_mask_xor_epi64(left, right, left, s[i]);
-            __mmask8 child = control_bits(s[i]);
-            parity[i] ^= (__mmask8)((t[i] ^ child) & ~right);
-            t[i] = child;
+            __mmask8 left = _mm512_testn_epi64_mask(path[i], bit);
+            /* a skipped right sibling: parity of parent and left child, in the lowest bit */
+            parity[i] = _mm512_mask_ternarylogic_epi64(parity[i], left, s[i], y[i], 0x96);
+            s[i] = _mm512_mask_xor_epi64(y[i], right, y[i], s[i]);
+            t[i] = control_bits(s[i]);
         }
     }
-    load_key(tree, &prg->role[FSS_ROLE_LEAF]);
-    for (int i = 0; i < 8; i++)
-        y[i] = q[i] = sigma(s[i]);
-    rounds(tree, y, 8);
+    load_key(key, &prg->role[FSS_ROLE_LEAF]);
+    corrected_hash(key, s, t, words, y);
     for (int i = 0; i < 8; i++) {
-        __m512i leaf = _mm512_xor_si512(q[i], y[i]);
-        leaf = _mm512_mask_xor_epi64(leaf, t[i], leaf, _mm512_loadu_si512(words + 64 * i));
-        __m512i v = parity_above(leaf, path[i]);
-        v = _mm512_mask_xor_epi64(v, parity[i], v, _mm512_set1_epi64(1));
+        __m512i v = _mm512_xor_si512(parity_above(y[i], path[i]), parity[i]);
         v = _mm512_and_si512(v, _mm512_set1_epi64(1));
         v = _mm512_permutexvar_epi64(_mm512_set_epi64(6, 4, 2, 0, 6, 4, 2, 0), v);
         _mm256_storeu_si256((__m256i *)(less + 4 * i), _mm512_castsi512_si256(v));

@@ -3,12 +3,14 @@
 
 #include "base/cpu.h"
 
-uint64_t fss_masked_sum_portable(const uint64_t *bits, const uint64_t *table, size_t n)
+void fss_masked_sum_portable(const uint64_t *bits, size_t stride, size_t strings,
+                             const uint64_t *table, size_t n, uint64_t *out)
 {
-    uint64_t sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += table[i] & fss_mask_of(bits[i / 64] >> (i % 64));
-    return sum;
+    for (size_t s = 0; s < strings; s++, bits += stride) {
+        out[s] = 0;
+        for (size_t i = 0; i < n; i++)
+            out[s] += table[i] & fss_mask_of(bits[i / 64] >> (i % 64));
+    }
 }
 
 tacit_status fss_suite_init(fss_suite *suite, fss_prg_id prg, fss_tree tree,

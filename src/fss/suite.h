@@ -12,10 +12,13 @@ void fss_dealer_init(fss_dealer *dealer, const fss_suite *suite, const uint8_t s
 void fss_party_init(fss_party *party, const fss_suite *suite, unsigned index,
                     const uint8_t seed[16]);
 
-/* Sum of table[k] over the set bits k < n of `bits`; n is a multiple of 64, or below it. */
-uint64_t fss_masked_sum_portable(const uint64_t *bits, const uint64_t *table, size_t n);
+/* For each bit string, `stride` words apart: the sum of table[k] over its set bits k < n; n is a
+ * multiple of 64, or below it. */
+void fss_masked_sum_portable(const uint64_t *bits, size_t stride, size_t strings,
+                             const uint64_t *table, size_t n, uint64_t *out);
 #if defined(__x86_64__)
-uint64_t fss_masked_sum_avx512(const uint64_t *bits, const uint64_t *table, size_t n);
+void fss_masked_sum_avx512(const uint64_t *bits, size_t stride, size_t strings,
+                           const uint64_t *table, size_t n, uint64_t *out);
 #endif
 
 #endif

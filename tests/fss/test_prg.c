@@ -124,6 +124,15 @@ static void prf_words_do_not_depend_on_the_range(void **state)
     }
     for (int i = 0; i < 300; i++)
         assert_true(all[i] < (uint64_t)1 << 51);
+    uint64_t bit[300], ones = 0;
+    fss_prf_words(&prf, 5, 3, 0, 1, bit, 300);
+    for (size_t first = 0; first < 300; first += 7) {
+        fss_prf_words(&prf, 5, 3, first, 1, part, 300 - first);
+        assert_memory_equal(part, bit + first, (300 - first) * 8);
+    }
+    for (int i = 0; i < 300; i++)
+        ones += bit[i];
+    assert_true(ones > 100 && ones < 200);
     fss_prf_words(&prf, 5, 4, 0, 51, part, 300);
     assert_memory_not_equal(part, all, 16);
     fss_prf_words(&prf, 6, 3, 0, 51, part, 300);
