@@ -30,6 +30,7 @@ tacit_optional_library(TACIT_IMAGES TACIT_HAVE_JPEG libjpeg)
 tacit_optional_library(TACIT_IMAGES TACIT_HAVE_WEBP libwebp)
 tacit_optional_library(TACIT_IMAGES TACIT_HAVE_TIFF libtiff-4)
 tacit_optional_library(TACIT_IMAGES TACIT_HAVE_OPENJPEG libopenjp2)
+tacit_optional_library(TACIT_ZLIB TACIT_HAVE_ZLIB zlib)
 
 if(NOT TACIT_ONEDNN STREQUAL "OFF")
   find_path(ONEDNN_INCLUDE dnnl.h)

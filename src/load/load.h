@@ -54,4 +54,38 @@ tacit_status load_onnx_encode(const ir_graph *g, sbuf *out, tacit_error *err);
 /* One TensorProto, SequenceProto or OptionalProto appended to `out`. */
 tacit_status load_onnx_encode_value(const ir_tensor *t, sbuf *out, tacit_error *err);
 
+/* --- tensors by name -------------------------------------------------------------------------- */
+typedef struct load_named {
+    const char *name;
+    ir_tensor tensor;
+} load_named;
+typedef struct load_pair {
+    const char *key, *value;
+} load_pair;
+typedef struct load_tensors {
+    VEC(load_named) items;
+    VEC(load_pair) metadata; /* safetensors only */
+} load_tensors;
+const ir_tensor *load_tensors_find(const load_tensors *t, const char *name); /* or NULL */
+
+/* safetensors. Data lies in place in `data`, which must outlive the tensors (dtypes whose alignment
+ * the file does not give are copied). */
+tacit_status load_safetensors(const void *data, size_t size, arena *memory, load_tensors *out,
+                              tacit_error *err);
+bool load_safetensors_probe(const void *data, size_t size);
+/* Tensors start at multiples of 64. */
+tacit_status load_safetensors_write(const load_tensors *t, const char *path, tacit_error *err);
+
+/* .npy: one tensor, format versions 1 to 3, either byte order, C or Fortran order. */
+tacit_status load_npy(const void *data, size_t size, arena *memory, ir_tensor *out,
+                      tacit_error *err);
+tacit_status load_npy_write(const ir_tensor *t, const char *path, tacit_error *err);
+tacit_status load_npy_encode(const ir_tensor *t, sbuf *out, tacit_error *err);
+
+/* .npz: stored members in place, deflated ones (when built with zlib) inflated into `memory`. What
+ * inflates beyond 1 GiB and 200 times the file is refused. */
+tacit_status load_npz(const void *data, size_t size, arena *memory, load_tensors *out,
+                      tacit_error *err);
+tacit_status load_npz_write(const load_tensors *t, const char *path, tacit_error *err);
+
 #endif
