@@ -89,6 +89,22 @@ static tacit_status prepare_outputs(op_eval *c, ir_type *types)
     return TACIT_OK;
 }
 
+/* Strings of an output may point into inputs or scratch: give them bytes of their own. */
+static tacit_status own_strings(arena *memory, ir_tensor *t, tacit_error *err)
+{
+    for (uint32_t i = 0; i < t->count; i++)
+        TRY(own_strings(memory, &t->items[i], err));
+    if (t->dtype != TACIT_STRING || !t->data)
+        return TACIT_OK;
+    ir_string *s = t->data;
+    for (int64_t i = 0, n = ir_tensor_count(t); i < n; i++) {
+        s[i].data = arena_strndup(memory, s[i].data ? s[i].data : "", s[i].length);
+        if (!s[i].data)
+            return error_memory(err, "strings");
+    }
+    return TACIT_OK;
+}
+
 static tacit_status execute_in(arena *scratch, const ir_node *node, const ir_tensor *const *inputs,
                                ir_tensor *results, const op_exec_env *env, tacit_error *err)
 {
@@ -113,7 +129,10 @@ static tacit_status execute_in(arena *scratch, const ir_node *node, const ir_ten
                  .step = env->step,
                  .err = err};
     TRY(prepare_outputs(&c, types));
-    return node->op->eval(&c);
+    TRY(node->op->eval(&c));
+    for (uint32_t i = 0; i < node->n_outputs; i++)
+        TRY(own_strings(env->memory, &results[i], err));
+    return TACIT_OK;
 }
 
 tacit_status op_execute(const ir_node *node, const ir_tensor *const *inputs, ir_tensor *results,

@@ -42,7 +42,10 @@
     F(select)                                                                                      \
     F(sequence)                                                                                    \
     F(signal)                                                                                      \
-    F(slice)
+    F(slice)                                                                                       \
+    F(string)                                                                                      \
+    F(tfidf)                                                                                       \
+    F(ml)
 
 #define DECLARE(name) extern const op_def op_rows_##name[];
 OP_FAMILIES(DECLARE)
