@@ -356,6 +356,23 @@ TACIT_API TACIT_MUST_USE tacit_status tacit_task_graph_patch_scalar(tacit_task_g
                                                                     tacit_task_value value,
                                                                     tacit_error *err);
 
+/* ---- traces ------------------------------------------------------------------------------ */
+
+/* While nothing is in flight. Level 0 stops; the records stay until the next start. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_task_trace_level(tacit_task_runtime *rt, uint32_t level,
+                                                             tacit_error *err);
+/* Chrome/Perfetto JSON: a lane per worker, dependence arrows, ring occupancy, stalls. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_task_trace_chrome(tacit_task_runtime *rt,
+                                                              const char *path, tacit_error *err);
+/* One self-contained page with the same lanes. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_task_trace_html(tacit_task_runtime *rt,
+                                                            const char *path, tacit_error *err);
+/* Busy, overhead and idle per worker, idle while work was ready, critical path, suggested sizes.
+ * The text goes to `write` in pieces. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_task_trace_report(
+    tacit_task_runtime *rt, void (*write)(void *context, const char *text, size_t length),
+    void *context, tacit_error *err);
+
 #ifdef __cplusplus
 }
 #endif

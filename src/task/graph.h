@@ -67,6 +67,8 @@ struct tacit_task_graph {
     uint64_t edges, total_cost;
     bool sealed, costs_known;
     uint64_t last_ticks; /* of the previous run */
+    bool named;          /* nodes know their names' numbers in traces */
+    uint32_t trace_base; /* number of node 0 in the trace of this run */
     _Atomic uint64_t first_failure;
 };
 

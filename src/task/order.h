@@ -20,7 +20,10 @@
     ROW(RETIRE, acquire)                                                                           \
     ROW(PUSH, release) /* deque bottom, injection tail: the task's slot, to a thief */             \
     ROW(STEAL, acquire)                                                                            \
-    ROW(DONE, release) /* executed counters: kernel writes, to wait_all */                         \
+    ROW(CLAIM, seq_cst) /* deque: the owner's claim of the bottom ... */                           \
+    ROW(LOOK, seq_cst)  /* ... and both sides' looks: one sees the other */                        \
+    ROW(TAKE, seq_cst)  /* deque: the exchange of the top */                                       \
+    ROW(DONE, release)  /* executed counters: kernel writes, to wait_all */                        \
     ROW(WAIT, acquire)
 
 enum {

@@ -43,8 +43,8 @@ static inline bool task_deque_pop(task_deque *d, uint32_t *item)
     int64_t b = LOAD(&d->bottom, RELAXED) - 1;
     if (LOAD(&d->top, RELAXED) > b) /* empty for sure: top only grows, bottom is ours */
         return false;
-    atomic_exchange_explicit(&d->bottom, b, memory_order_seq_cst);
-    int64_t t = LOAD(&d->top, memory_order_seq_cst);
+    atomic_exchange_explicit(&d->bottom, b, MO_CLAIM);
+    int64_t t = LOAD(&d->top, MO_LOOK);
     if (t > b) {
         STORE(&d->bottom, b + 1, RELAXED); /* the item went to a thief; nothing new is published */
         return false;
@@ -52,22 +52,20 @@ static inline bool task_deque_pop(task_deque *d, uint32_t *item)
     *item = LOAD(&d->items[b & d->mask], RELAXED);
     if (t < b)
         return true;
-    bool won = atomic_compare_exchange_strong_explicit(&d->top, &t, t + 1, memory_order_seq_cst,
-                                                       memory_order_relaxed);
+    bool won = atomic_compare_exchange_strong_explicit(&d->top, &t, t + 1, MO_TAKE, RELAXED);
     STORE(&d->bottom, b + 1, RELAXED);
     return won;
 }
 
 static inline bool task_deque_steal(task_deque *d, uint32_t *item)
 {
-    int64_t t = LOAD(&d->top, memory_order_seq_cst);
-    int64_t b = LOAD(&d->bottom, memory_order_seq_cst);
+    int64_t t = LOAD(&d->top, MO_LOOK);
+    int64_t b = LOAD(&d->bottom, MO_LOOK);
     if (t >= b)
         return false;
     /* A recycled cell is harmless: then top has moved and the exchange fails. */
     *item = LOAD(&d->items[t & d->mask], RELAXED);
-    return atomic_compare_exchange_strong_explicit(&d->top, &t, t + 1, memory_order_seq_cst,
-                                                   memory_order_relaxed);
+    return atomic_compare_exchange_strong_explicit(&d->top, &t, t + 1, MO_TAKE, RELAXED);
 }
 
 static inline int64_t task_deque_size(const task_deque *d)

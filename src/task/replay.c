@@ -3,6 +3,7 @@
  * a node with one producer needs no counter. Roots come in chunks from a shared cursor, everything
  * else from work-stealing deques. No lock, no allocation. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "task/graph.h"
 
@@ -56,8 +57,9 @@ static uint8_t run_traced(tacit_task_runtime *rt, task_worker *w, tacit_task_gra
 {
     uint64_t begin = task_ticks();
     uint8_t status = run_special(rt, w, g, n, index);
-    task_trace_add(&w->trace, begin, TASK_EV_NODE, n->kernel, index, 0);
-    task_trace_add(&w->trace, task_ticks(), TASK_EV_END, n->kernel, index, status);
+    uint32_t number = g->trace_base + index;
+    task_trace_add(&w->trace, begin, TASK_EV_NODE, n->kernel, number, 0);
+    task_trace_add(&w->trace, task_ticks(), TASK_EV_END, n->kernel, number, status);
     return status;
 }
 
@@ -255,6 +257,34 @@ static void run_serial(tacit_task_runtime *rt, tacit_task_graph *g)
     }
 }
 
+/* Number of a name in the runtime's table of traced nodes. */
+static uint16_t name_number(tacit_task_runtime *rt, const char *name)
+{
+    if (!name)
+        return TASK_KERNELS - 1;
+    for (uint32_t i = 0; i < rt->node_name_count; i++)
+        if (strncmp(rt->node_names[i], name, sizeof rt->node_names[i] - 1) == 0)
+            return (uint16_t)i;
+    if (rt->node_name_count == TASK_KERNELS - 1)
+        return TASK_KERNELS - 1;
+    strncpy(rt->node_names[rt->node_name_count], name, sizeof rt->node_names[0] - 1);
+    return (uint16_t)rt->node_name_count++;
+}
+
+static void trace_run(tacit_task_runtime *rt, tacit_task_graph *g)
+{
+    for (uint32_t i = 0; i < g->count && !g->named; i++)
+        g->nodes[i].kernel = name_number(rt, g->info.data[i].name);
+    g->named = true;
+    g->trace_base = rt->trace_nodes;
+    rt->trace_nodes += g->count;
+    uint64_t now = task_ticks();
+    for (uint32_t i = 0; i < g->count && rt->trace_level >= 2; i++)
+        for (uint32_t k = 0; k < g->info.data[i].dep_count; k++)
+            task_trace_add(&rt->workers[0].trace, now, TASK_EV_NODE_EDGE, 0, g->trace_base + i,
+                           g->trace_base + g->deps.data[g->info.data[i].first_dep + k]);
+}
+
 static bool worth_workers(const tacit_task_runtime *rt, const tacit_task_graph *g)
 {
     if (rt->threads == 1)
@@ -290,6 +320,8 @@ tacit_status tacit_task_graph_run(tacit_task_runtime *rt, tacit_task_graph *g, t
         status = error_set(err, TACIT_ERR_STATE,
                            "tasks are in flight: wait for them before running a graph");
     } else if (g->count) {
+        if (UNLIKELY(rt->trace_level))
+            trace_run(rt, g);
         uint64_t begin = task_ticks();
         if (worth_workers(rt, g))
             run_parallel(rt, g);

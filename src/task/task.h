@@ -151,6 +151,8 @@ struct tacit_task_runtime {
     uint64_t pinned_slots, pinned_heap; /* most that one set of open scopes held */
     uint64_t edges, inline_runs, first_id;
     struct task_recorder *recorder;
+    char node_names[TASK_KERNELS][32]; /* of traced graph nodes; the last stands for the rest */
+    uint32_t node_name_count;
 
     /* shared, read by all, written rarely */
     alignas(64) _Atomic uint32_t sleepers;
@@ -158,7 +160,8 @@ struct tacit_task_runtime {
     _Atomic bool stop;
     _Atomic(struct tacit_task_graph *) graph;
     uint32_t trace_level;
-    alignas(64) _Atomic uint32_t event;                  /* futex of sleeping workers */
+    uint32_t trace_nodes;               /* node numbers given out to traced graph runs */
+    alignas(64) _Atomic uint32_t event; /* futex of sleeping workers */
     alignas(64) _Atomic uint32_t estimate[TASK_KERNELS]; /* ticks; 0: not measured yet */
     alignas(64) _Atomic uint64_t first_failure;          /* packed, lowest id wins */
     _Atomic uint64_t failed;                             /* how many */

@@ -3,9 +3,11 @@
 #ifndef TASK_TRACE_H
 #define TASK_TRACE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/alloc.h"
+#include "base/status.h"
 
 typedef enum task_event {
     TASK_EV_BEGIN = 1, /* level 1: kernel starts (task, kernel) */
@@ -19,7 +21,7 @@ typedef enum task_event {
     TASK_EV_STALL,     /* level 3: kernel: resource; aux: microseconds */
     TASK_EV_SCOPE,     /* level 3: aux: new depth */
     TASK_EV_RING,      /* level 3: kernel: resource; aux: per mille in use */
-    TASK_EV_ASYNC,     /* level 1: a token was completed */
+    TASK_EV_NODE_EDGE, /* level 2: as EDGE, between nodes */
 } task_event;
 
 typedef struct task_trace_record {
@@ -47,5 +49,41 @@ static inline void task_trace_add(task_trace *t, uint64_t ticks, task_event even
                                                            .task = (uint32_t)task,
                                                            .aux = aux};
 }
+
+/* ---- what a trace says, for exporters */
+
+typedef struct task_slice {
+    uint32_t task, kernel, worker;
+    bool node;      /* of a graph run, not a submitted task */
+    bool submitted; /* `submit` is known */
+    uint32_t status;
+    double begin, end;   /* microseconds since the trace began */
+    double submit, path; /* path: longest chain of kernels up to this one's end */
+} task_slice;
+
+typedef struct task_arrow {
+    uint32_t from, to; /* slices */
+} task_arrow;
+
+/* A sleep, stall, steal, scope or ring sample. */
+typedef struct task_mark {
+    task_event event;
+    uint32_t worker, what, value;
+    double at, end;
+} task_mark;
+
+typedef struct task_story {
+    task_slice *slices; /* by kind, then task */
+    task_arrow *arrows;
+    task_mark *marks;
+    size_t slice_count, arrow_count, mark_count;
+    size_t slice_room, arrow_room, mark_room;
+    uint64_t lost; /* records overwritten */
+} task_story;
+
+struct tacit_task_runtime;
+tacit_status task_story_make(struct tacit_task_runtime *rt, task_story *story, tacit_error *err);
+void task_story_free(struct tacit_task_runtime *rt, task_story *story);
+const char *task_slice_name(const struct tacit_task_runtime *rt, const task_slice *s);
 
 #endif
