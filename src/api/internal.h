@@ -8,6 +8,8 @@
 #include "base/file.h"
 #include "ir/graph.h"
 #include "load/load.h"
+#include "pass/pass.h"
+#include "prog/program.h"
 #include "tacit/tacit.h"
 
 struct tacit_model {
@@ -28,5 +30,38 @@ const ir_graph *api_model_graph(const tacit_model *model);
 void api_model_drop_pages(void *model, const void *data, size_t bytes);
 /* A value of `g` as a port; strings stay owned by the graph. */
 void api_port(const ir_graph *g, const ir_value *v, tacit_port *out);
+
+struct tacit_program {
+    atomic_uint references; /* the caller's handle, and one per session */
+    const tacit_model *model;
+    tacit_log log;
+    arena memory;
+    ir_graph *graph; /* the model's graph after the passes */
+    pass_report passes;
+    prog_program *prog;
+};
+
+struct tacit_session {
+    const tacit_program *program;
+    prog_session *run;
+    uint64_t runs;
+    uint64_t *seen, *seen_output; /* by input, output: the run it was last given for */
+    tacit_watch watch;
+    void *watch_context;
+};
+
+void api_program_retain(const tacit_program *program);
+void api_program_release(const tacit_program *program);
+const prog_program *api_program_prog(const tacit_program *program);
+prog_session *api_session_run(tacit_session *session);
+
+/* The views, into `out`; `node` as in tacit_program_view. */
+void api_view_passes(const tacit_program *p, tacit_format format, sbuf *out);
+void api_view_plan(const tacit_program *p, tacit_format format, sbuf *out);
+void api_view_program(const tacit_program *p, tacit_format format, sbuf *out);
+tacit_status api_view_explain(const tacit_program *p, tacit_format format, const char *node,
+                              sbuf *out, tacit_error *err);
+/* The buffer's text as one for tacit_text_free; frees the buffer. */
+tacit_status api_text(sbuf *text, char **out, tacit_error *err);
 
 #endif

@@ -68,7 +68,7 @@ typedef struct plan {
 /* Is `v` fixed before the program runs (a weight or a folded value)? */
 static inline bool plan_is_constant(const ir_value *v)
 {
-    return v->is_initializer || (!v->is_input && ir_value_known(v));
+    return !v->is_input && (v->is_initializer || ir_value_known(v));
 }
 /* The value whose memory `v` uses. */
 static inline const ir_value *plan_source(const plan_view *views, const ir_value *v)

@@ -133,6 +133,36 @@ static void decide(viewer *w, const ir_node *node, uint32_t out)
     }
 }
 
+/* A node that is a view in some outputs only must be able to copy the others from the same rule;
+ * otherwise all of it runs. */
+static void settle_mixed(viewer *w, const ir_node *node)
+{
+    bool some = false, stuck = false;
+    for (uint32_t i = 0; i < node->n_outputs; i++) {
+        const ir_value *v = node->outputs[i];
+        if (!v)
+            continue;
+        some |= w->views[v->id].source != NULL;
+        bool viewable = false;
+        for (uint32_t k = 0; k < node->n_explicit && !viewable; k++) {
+            op_view ignored = {0};
+            op_operand o = plan_operand(w->views, node->inputs[k]);
+            viewable = node->inputs[k] && node->op->alias(node, k, &o, i, &ignored) &&
+                       tacit_dtype_bits(v->type.dtype) >= 8;
+        }
+        stuck |= !viewable;
+    }
+    for (uint32_t i = 0; some && stuck && i < node->n_outputs; i++) {
+        const ir_value *v = node->outputs[i];
+        if (!v || !w->views[v->id].source)
+            continue;
+        if (w->is_output[v->id])
+            w->claimed[w->views[v->id].source->id] = false;
+        w->views[v->id] = (plan_view){.dense = true};
+        ir_shape_strides(&v->type.shape, w->views[v->id].strides);
+    }
+}
+
 static tacit_status viewer_open(viewer *w, ir_node *const *nodes, uint32_t n_nodes, arena *memory,
                                 tacit_error *err)
 {
@@ -162,10 +192,14 @@ tacit_status plan_views(const ir_graph *g, ir_node *const *nodes, uint32_t n_nod
 {
     viewer w = {.graph = g};
     TRY(viewer_open(&w, nodes, n_nodes, memory, err));
-    for (uint32_t i = 0; i < n_nodes; i++)
-        for (uint32_t k = 0; nodes[i]->op->alias && k < nodes[i]->n_outputs; k++)
+    for (uint32_t i = 0; i < n_nodes; i++) {
+        if (!nodes[i]->op->alias)
+            continue;
+        for (uint32_t k = 0; k < nodes[i]->n_outputs; k++)
             if (nodes[i]->outputs[k])
                 decide(&w, nodes[i], k);
+        settle_mixed(&w, nodes[i]);
+    }
     *out = w.views;
     return TACIT_OK;
 }

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Compiling a model: clone, bind, infer, passes, program. */
+#include <string.h>
+
+#include "api/internal.h"
+#include "prog/validate.h"
+
+void api_program_retain(const tacit_program *program)
+{
+    tacit_program *p = (tacit_program *)program;
+    atomic_fetch_add_explicit(&p->references, 1, memory_order_relaxed);
+}
+
+void api_program_release(const tacit_program *program)
+{
+    tacit_program *p = (tacit_program *)program;
+    if (!p || atomic_fetch_sub_explicit(&p->references, 1, memory_order_acq_rel) != 1)
+        return;
+    const tacit_model *model = p->model;
+    prog_free(p->prog);
+    arena_free(&p->memory);
+    mem_release(&model->allocator, p, sizeof *p);
+    api_model_release(model);
+}
+
+const prog_program *api_program_prog(const tacit_program *program)
+{
+    return program->prog;
+}
+
+void tacit_program_free(tacit_program *program)
+{
+    api_program_release(program);
+}
+
+static tacit_status bind_dims(tacit_program *p, const tacit_compile_options *o, tacit_error *err)
+{
+    op_binding *bindings = ARENA_ARRAY(&p->memory, o->n_dims + 1u, op_binding);
+    if (!bindings)
+        return error_memory(err, "compiling");
+    for (uint32_t i = 0; i < o->n_dims; i++) {
+        if (!o->dims[i].name)
+            return error_set(err, TACIT_ERR_ARGUMENT, "dimension %u has no name", i);
+        bindings[i] = (op_binding){o->dims[i].name, o->dims[i].value};
+    }
+    return op_bind_symbols(p->graph, o->n_dims, bindings, err);
+}
+
+static tacit_status run_passes(tacit_program *p, const tacit_compile_options *o, tacit_error *err)
+{
+    static const char *const all[] = {"all"};
+    pass_options options = {
+        .disabled = o->disabled_passes, .n_disabled = o->n_disabled_passes, .log = &p->log};
+    /* The oracle runs what was loaded, not what was made of it. */
+    if (o->executor == TACIT_EXEC_REFERENCE) {
+        options.disabled = all;
+        options.n_disabled = 1;
+    }
+    return pass_pipeline(p->graph, &options, &p->memory, &p->passes, err);
+}
+
+static tacit_status compile(tacit_program *p, const tacit_compile_options *o, tacit_error *err)
+{
+    p->graph = ir_graph_clone(p->model->graph, &p->memory);
+    if (!p->graph)
+        return error_memory(err, "the graph");
+    TRY(bind_dims(p, o, err));
+    TRY(ir_graph_sort(p->graph, err));
+    TRY(op_infer_graph(p->graph, err));
+    TRY(validate_graph(p->graph, VALIDATE_LOADED, o->validate, &p->log, err));
+    TRY(run_passes(p, o, err));
+    TRY(validate_graph(p->graph, VALIDATE_PASSED, o->validate, &p->log, err));
+    prog_options options = {.executor = o->executor,
+                            .plan = o->plan,
+                            .validate = o->validate,
+                            .threads = o->threads,
+                            .allocator = &p->model->allocator,
+                            .log = &p->log,
+                            .drop_pages = api_model_drop_pages,
+                            .drop_context = (void *)p->model};
+    return prog_build(p->graph, &options, &p->prog, err);
+}
+
+static tacit_status check_options(const tacit_compile_options *o, tacit_error *err)
+{
+    if ((unsigned)o->executor > TACIT_EXEC_TASKS || (unsigned)o->validate > TACIT_VALIDATE_NONE ||
+        (unsigned)o->plan > TACIT_PLAN_MIN_TIME)
+        return error_set(err, TACIT_ERR_ARGUMENT, "an option of tacit_compile is out of range");
+    if ((o->n_dims && !o->dims) || (o->n_disabled_passes && !o->disabled_passes))
+        return error_set(err, TACIT_ERR_ARGUMENT, "a list option of tacit_compile is NULL");
+    for (uint32_t i = 0; i < o->n_disabled_passes; i++) {
+        const char *name = o->disabled_passes[i];
+        bool known = name && strcmp(name, "all") == 0;
+        for (uint32_t k = 0; name && !known && pass_at(k); k++)
+            known = strcmp(pass_at(k)->name, name) == 0;
+        if (!known)
+            return error_set(err, TACIT_ERR_ARGUMENT, "there is no pass named '%s'",
+                             name ? name : "(null)");
+    }
+    return TACIT_OK;
+}
+
+tacit_status tacit_compile(const tacit_model *model, const tacit_compile_options *options,
+                           tacit_program **out, tacit_error *err)
+{
+    static const tacit_compile_options defaults;
+    const tacit_compile_options *o = options ? options : &defaults;
+    if (!model || !out)
+        return error_set(err, TACIT_ERR_ARGUMENT, "tacit_compile: model and out must not be NULL");
+    *out = NULL;
+    TRY(check_options(o, err));
+    tacit_program *p = mem_alloc_zero(&model->allocator, sizeof *p);
+    if (!p)
+        return error_memory(err, "a program");
+    atomic_init(&p->references, 1);
+    p->model = model;
+    api_model_retain(model);
+    p->log = o->log ? *o->log : model->log;
+    arena_init(&p->memory, &model->allocator);
+    tacit_status status = compile(p, o, err);
+    if (status != TACIT_OK) {
+        api_program_release(p);
+        return status;
+    }
+    *out = p;
+    return TACIT_OK;
+}
+
+uint32_t tacit_program_input_count(const tacit_program *program)
+{
+    return program->graph->inputs.count;
+}
+
+uint32_t tacit_program_output_count(const tacit_program *program)
+{
+    return program->graph->outputs.count;
+}
+
+tacit_status tacit_program_input(const tacit_program *program, uint32_t index, tacit_port *out)
+{
+    if (index >= program->graph->inputs.count)
+        return TACIT_ERR_ARGUMENT;
+    api_port(program->graph, program->graph->inputs.data[index], out);
+    return TACIT_OK;
+}
+
+tacit_status tacit_program_output(const tacit_program *program, uint32_t index, tacit_port *out)
+{
+    if (index >= program->graph->outputs.count)
+        return TACIT_ERR_ARGUMENT;
+    api_port(program->graph, program->graph->outputs.data[index], out);
+    out->name = program->prog->output_names[index];
+    return TACIT_OK;
+}
+
+void tacit_program_memory(const tacit_program *program, tacit_memory_report *out)
+{
+    const prog_program *p = program->prog;
+    *out = (tacit_memory_report){.weight_bytes = p->weight_bytes,
+                                 .packed_bytes = p->packed_bytes,
+                                 .arena_bytes = p->plan.arena_bytes,
+                                 .scratch_bytes = p->largest_scratch,
+                                 .lower_bound_bytes = p->plan.lower_bound,
+                                 .argument_bytes = p->args_size,
+                                 .thunks = p->n_thunks,
+                                 .nodes = p->n_nodes + p->n_tail,
+                                 .has_dynamic_tail = p->n_tail || p->n_tail_wanted};
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Every planned node to thunks: by its row's kernel, as a strided copy, or by its evaluator. */
+#include "prog/program.h"
+
+static tacit_status make_operands(prog_program *p, op_lower *c, tacit_error *err)
+{
+    const ir_node *node = c->node;
+    op_operand *in = ARENA_ARRAY(&p->memory, node->n_inputs + 1u, op_operand);
+    op_operand *out = ARENA_ARRAY(&p->memory, node->n_outputs + 1u, op_operand);
+    if (!in || !out)
+        return error_memory(err, "lowering");
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        in[i] = plan_operand(p->views, node->inputs[i]);
+    for (uint32_t i = 0; i < node->n_outputs; i++)
+        out[i] = plan_operand(p->views, node->outputs[i]);
+    c->in = in;
+    c->out = out;
+    return TACIT_OK;
+}
+
+/* Does the row's own lowering take every operand as it lies, and own every output? */
+static bool suits_kernel(const prog_program *p, const op_lower *c)
+{
+    const ir_node *node = c->node;
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        if (c->in[i].value && !c->in[i].dense &&
+            !(node->op->accepts && node->op->accepts(node, i, &c->in[i])))
+            return false;
+    for (uint32_t i = 0; i < node->n_outputs; i++)
+        if (node->outputs[i] && p->views[node->outputs[i]->id].source)
+            return false;
+    return node->op->lower != NULL;
+}
+
+/* A refused attempt leaves nothing behind. */
+static void start_over(op_lower *c)
+{
+    for (uint32_t i = 0; i < c->packed.count; i++)
+        mem_release(c->allocator, c->packed.data[i].data, c->packed.data[i].bytes);
+    c->packed.count = 0;
+    c->thunks.count = 0;
+    c->scratch = 0;
+}
+
+static tacit_status lower_node(prog_program *p, op_lower *c, tacit_error *err)
+{
+    tacit_status status = OP_LOWER_NO_KERNEL;
+    TRY(make_operands(p, c, err));
+    if (suits_kernel(p, c)) {
+        status = c->node->op->lower(c);
+        if (status != OP_LOWER_NO_KERNEL)
+            return status;
+        start_over(c);
+    }
+    status = prog_lower_copy(c, p->views);
+    if (status != OP_LOWER_NO_KERNEL)
+        return status;
+    start_over(c);
+    if (c->node->op->lower)
+        op_lower_note(c, "no kernel takes these types: the evaluator runs");
+    else
+        op_lower_note(c, "the op has no kernel: the evaluator runs");
+    return prog_lower_eval(c);
+}
+
+tacit_status prog_lower(prog_program *p, tacit_error *err)
+{
+    p->lowered = ARENA_ARRAY(&p->memory, p->n_nodes + 1u, op_lower);
+    p->scratch = ARENA_ARRAY(&p->memory, p->n_nodes + 1u, size_t);
+    if (!p->lowered || !p->scratch)
+        return error_memory(err, "lowering");
+    for (uint32_t i = 0; i < p->n_nodes; i++) {
+        op_lower *c = &p->lowered[i];
+        *c = (op_lower){.graph = p->graph,
+                        .node = p->nodes[i],
+                        .cpu = p->cpu,
+                        .memory = &p->memory,
+                        .allocator = p->allocator,
+                        .drop_pages = p->options.drop_pages,
+                        .drop_context = p->options.drop_context,
+                        .err = err};
+        if (plan_is_alias_node(p->views, c->node)) {
+            op_lower_note(c, "a view: moves no bytes");
+            continue;
+        }
+        tacit_status status = lower_node(p, c, err);
+        if (status != TACIT_OK)
+            return op_context(c->node, status, err);
+        p->scratch[i] = c->scratch;
+        for (uint32_t k = 0; k < c->packed.count; k++)
+            p->packed_bytes += c->packed.data[k].bytes;
+        if (c->scratch > p->largest_scratch)
+            p->largest_scratch = c->scratch;
+    }
+    return TACIT_OK;
+}

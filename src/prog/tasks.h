@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The program as a recorded task graph: tiles are tasks, dependences come from the bytes they
+ * touch, so tile t of one op may start while the op before it still works on other tiles. */
+#ifndef PROG_TASKS_H
+#define PROG_TASKS_H
+
+#include "prog/program.h"
+
+/* Cuts the thunks into tasks and finds their dependences. */
+tacit_status prog_tasks_build(prog_program *p, tacit_error *err);
+/* The session's workers and its copy of the graph. */
+tacit_status prog_tasks_open(prog_session *s, tacit_error *err);
+void prog_tasks_close(prog_session *s);
+tacit_status prog_tasks_run(prog_session *s, tacit_error *err);
+/* Tasks and joins; 0 when the program is too small and runs serially. */
+uint32_t prog_tasks_count(const prog_program *p);
+
+#endif
