@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Into MatMul: transposes of the last two axes become flags and constant factors become alpha.
- * Runs before folding, which would otherwise copy transposed weights. Gemm becomes the same op. */
+ * What touches weights goes first, before folding, which would otherwise copy them transposed or
+ * scaled. Factors of other values wait until the activations that may end in one are recognised.
+ * Gemm becomes the same op. */
 #include "pass/epilogue.h"
 
 /* Follows `*x` through one transpose of its last two axes. */
@@ -17,31 +19,31 @@ static bool absorb_transpose(const pass_edit *e, ir_value **x, bool *flag)
 
 /* Follows `*x` through a constant factor. Half precision keeps it: there it guards the product
  * against overflow. */
-static bool absorb_factor(const pass_edit *e, ir_value **x, double *alpha)
+static bool absorb_factor(const pass_edit *e, ir_value **x, bool weights_only, double *alpha)
 {
     double c;
     ir_value *inner;
     ir_node *n = (*x)->producer;
     if ((*x)->type.dtype != TACIT_F32 && (*x)->type.dtype != TACIT_F64)
         return false;
-    if (pass_with_scalar(e, n, PASS_MUL, &inner, &c))
-        *alpha *= c;
-    else if (pass_with_scalar(e, n, PASS_DIV, &inner, &c) && c != 0)
-        *alpha /= c;
-    else
+    bool times = pass_with_scalar(e, n, PASS_MUL, &inner, &c);
+    if (!times && !(pass_with_scalar(e, n, PASS_DIV, &inner, &c) && c != 0))
         return false;
+    if (weights_only && !ir_value_known(inner))
+        return false;
+    *alpha = times ? *alpha * c : *alpha / c;
     *x = inner;
     return true;
 }
 
-static bool absorb_inputs(const pass_edit *e, pass_product *p)
+static bool absorb_inputs(const pass_edit *e, pass_product *p, bool weights_only)
 {
     bool any = false, more = true;
     while (more) {
         more = absorb_transpose(e, &p->a, &p->trans_a);
         more |= absorb_transpose(e, &p->b, &p->trans_b);
-        more |= absorb_factor(e, &p->a, &p->alpha);
-        more |= absorb_factor(e, &p->b, &p->alpha);
+        more |= absorb_factor(e, &p->a, weights_only, &p->alpha);
+        more |= absorb_factor(e, &p->b, weights_only, &p->alpha);
         any |= more;
     }
     return any;
@@ -62,15 +64,15 @@ static ir_node *factor_after(const pass_edit *e, const ir_value *y, double *alph
     return n;
 }
 
-static tacit_status absorb(pass_edit *e, ir_node *n)
+static tacit_status absorb(pass_edit *e, ir_node *n, bool weights_only)
 {
     pass_product p;
     if (!pass_product_read(e, n, &p))
         return TACIT_OK;
     pass_set swallowed = {.nodes = {n}, .count = 1};
     ir_value *y = n->outputs[0];
-    bool any = absorb_inputs(e, &p);
-    while (pass_epilogue_is_empty(&p.tail)) {
+    bool any = absorb_inputs(e, &p, weights_only);
+    while (!weights_only && pass_epilogue_is_empty(&p.tail)) {
         ir_node *after = factor_after(e, y, &p.alpha);
         if (!after)
             break;
@@ -87,15 +89,25 @@ static tacit_status absorb(pass_edit *e, ir_node *n)
     return pass_fuse(e, &f);
 }
 
-tacit_status pass_absorb_matmul(pass_context *c)
+static tacit_status absorb_all(pass_context *c, bool weights_only)
 {
     pass_edit e;
     TRY(pass_edit_begin(&e, c));
     if (!pass_has(&e, PASS_T_MATMUL))
         return TACIT_OK;
     for (uint32_t i = 0, n = c->graph->nodes.count; i < n; i++)
-        TRY(absorb(&e, c->graph->nodes.data[i]));
+        TRY(absorb(&e, c->graph->nodes.data[i], weights_only));
     return TACIT_OK;
+}
+
+tacit_status pass_absorb_transpose(pass_context *c)
+{
+    return absorb_all(c, true);
+}
+
+tacit_status pass_absorb_scale(pass_context *c)
+{
+    return absorb_all(c, false);
 }
 
 /* --- Gemm ------------------------------------------------------------------------------------- */

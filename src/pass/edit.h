@@ -241,7 +241,8 @@ void pass_near_miss(pass_edit *e, ir_node *n, const char *format, ...) PRINTF_LI
  */
 tacit_status pass_inline_if(pass_context *c);
 tacit_status pass_decompose(pass_context *c);
-tacit_status pass_absorb_matmul(pass_context *c);
+tacit_status pass_absorb_transpose(pass_context *c);
+tacit_status pass_absorb_scale(pass_context *c);
 tacit_status pass_rewrite_gemm(pass_context *c);
 tacit_status pass_fold_constants(pass_context *c);
 tacit_status pass_fold_batch_norm(pass_context *c);
