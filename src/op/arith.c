@@ -307,7 +307,8 @@ static tacit_status prelu_infer(op_infer *c)
 #define FOLD_ROW(NAME, EVAL)                                                                       \
     {                                                                                              \
         .name = NAME, .min_in = 1, .max_in = -1, .min_out = 1, .max_out = 1,                       \
-        .flags = OP_ELEMENTWISE, .infer = op_infer_broadcast_real, .eval = EVAL, .inplace = 1      \
+        .flags = OP_ELEMENTWISE, .infer = op_infer_broadcast_real, .eval = EVAL, .inplace = 1,     \
+        .lower = op_lower_map, .accepts = op_accepts_map                                           \
     }
 
 const op_def op_rows_arith[] = {

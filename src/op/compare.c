@@ -217,6 +217,8 @@ const op_def op_rows_compare[] = {
      .flags = OP_ELEMENTWISE,
      .infer = where_infer,
      .eval = where_eval,
-     .inplace = 6},
+     .inplace = 6,
+     .lower = op_lower_map,
+     .accepts = op_accepts_map},
     {0},
 };

@@ -4,6 +4,7 @@
 
 #include "op/gemm.h"
 #include "op/loop.h"
+#include "op/lowerings.h"
 #include "op/values.h"
 
 static tacit_status need_numbers(const op_infer *c)
@@ -211,14 +212,18 @@ const op_def op_rows_contraction[] = {
      .min_out = 1,
      .max_out = 1,
      .infer = matmul_infer,
-     .eval = matmul_eval},
+     .eval = matmul_eval,
+     .lower = op_lower_matmul,
+     .accepts = op_accepts_matmul},
     {.name = "Gemm",
      .min_in = 2,
      .max_in = 3,
      .min_out = 1,
      .max_out = 1,
      .infer = gemm_infer,
-     .eval = gemm_eval},
+     .eval = gemm_eval,
+     .lower = op_lower_gemm,
+     .accepts = op_accepts_matmul},
     {.name = "MatMulInteger",
      .min_in = 2,
      .max_in = 4,

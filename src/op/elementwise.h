@@ -7,6 +7,7 @@
 
 #include <complex.h>
 
+#include "op/lowerings.h"
 #include "op/op.h"
 
 /* `p` are the op's parameters, as the evaluator passed them. A NULL function means the number
@@ -58,12 +59,14 @@ tacit_status op_infer_broadcast_bool(op_infer *c);
 #define OP_UNARY_ROW(NAME, INFER, EVAL)                                                            \
     {                                                                                              \
         .name = NAME, .min_in = 1, .max_in = 1, .min_out = 1, .max_out = 1,                        \
-        .flags = OP_ELEMENTWISE, .infer = INFER, .eval = EVAL, .inplace = 1                        \
+        .flags = OP_ELEMENTWISE, .infer = INFER, .eval = EVAL, .inplace = 1,                       \
+        .lower = op_lower_map, .accepts = op_accepts_map                                           \
     }
 #define OP_BINARY_ROW(NAME, FLAGS, INFER, EVAL, INPLACE)                                           \
     {                                                                                              \
         .name = NAME, .min_in = 2, .max_in = 2, .min_out = 1, .max_out = 1,                        \
-        .flags = OP_ELEMENTWISE | (FLAGS), .infer = INFER, .eval = EVAL, .inplace = INPLACE        \
+        .flags = OP_ELEMENTWISE | (FLAGS), .infer = INFER, .eval = EVAL, .inplace = INPLACE,       \
+        .lower = op_lower_map, .accepts = op_accepts_map                                           \
     }
 
 #endif

@@ -7,6 +7,7 @@
 #include "op/build.h"
 #include "op/conv.h"
 #include "op/gemm.h"
+#include "op/lowerings.h"
 #include "op/values.h"
 
 /* y = act(y) + residual, or act(y + residual) when activation_last. */
@@ -196,7 +197,9 @@ const op_def op_rows_fused[] = {
      .infer = matmul_infer,
      .eval = matmul_eval,
      .decompose = matmul_decompose,
-     .inplace = 8},
+     .inplace = 8,
+     .lower = op_lower_matmul,
+     .accepts = op_accepts_matmul},
     {.name = "Conv",
      .domain = "tacit",
      .min_in = 2,
@@ -216,6 +219,8 @@ const op_def op_rows_fused[] = {
      .infer = gated_infer,
      .eval = gated_eval,
      .decompose = gated_decompose,
-     .inplace = 3},
+     .inplace = 3,
+     .lower = op_lower_gated,
+     .accepts = op_accepts_any},
     {0},
 };

@@ -5,6 +5,7 @@
 
 #include "op/attention.h"
 #include "op/build.h"
+#include "op/lowerings.h"
 #include "op/values.h"
 
 /* --- Attention(Q, K, V, mask?): [B,H,S,D] ----------------------------------------------------- */
@@ -218,7 +219,9 @@ const op_def op_rows_fused_attention[] = {
      .max_out = 1,
      .infer = attention_infer,
      .eval = attention_eval,
-     .decompose = attention_decompose},
+     .decompose = attention_decompose,
+     .lower = op_lower_attention,
+     .accepts = op_accepts_attention},
     {.name = "Norm",
      .domain = "tacit",
      .min_in = 1,
@@ -228,6 +231,7 @@ const op_def op_rows_fused_attention[] = {
      .infer = norm_infer,
      .eval = norm_eval,
      .decompose = norm_decompose,
-     .inplace = 9},
+     .inplace = 9,
+     .lower = op_lower_norm},
     {0},
 };

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "op/loop.h"
+#include "op/lowerings.h"
 
 enum { F, B };
 
@@ -239,6 +240,8 @@ const op_def op_rows_fused_elementwise[] = {
      .infer = elementwise_infer,
      .eval = elementwise_eval,
      .inplace = (1u << OP_ELEMENTWISE_INPUTS) - 1,
-     .decompose = elementwise_decompose},
+     .decompose = elementwise_decompose,
+     .lower = op_lower_elementwise,
+     .accepts = op_accepts_any},
     {0},
 };

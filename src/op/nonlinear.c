@@ -167,6 +167,8 @@ const op_def op_rows_nonlinear[] = {
      .flags = OP_ELEMENTWISE,
      .infer = clip_infer,
      .eval = clip_eval,
-     .inplace = 1},
+     .inplace = 1,
+     .lower = op_lower_map,
+     .accepts = op_accepts_map},
     {0},
 };

@@ -5,6 +5,7 @@
 
 #include "op/build.h"
 #include "op/loop.h"
+#include "op/lowerings.h"
 #include "op/values.h"
 
 typedef struct moments {
@@ -299,7 +300,8 @@ const op_def op_rows_norm[] = {
      .max_out = 3,
      .infer = batch_norm_infer,
      .eval = batch_norm_eval,
-     .inplace = 1},
+     .inplace = 1,
+     .lower = op_lower_batch_norm},
     {.name = "LayerNormalization",
      .min_in = 2,
      .max_in = 3,
@@ -308,7 +310,8 @@ const op_def op_rows_norm[] = {
      .infer = trailing_norm_infer,
      .eval = layer_norm_eval,
      .decompose = layer_norm_decompose,
-     .inplace = 1},
+     .inplace = 1,
+     .lower = op_lower_layer_norm},
     {.name = "RMSNormalization",
      .min_in = 2,
      .max_in = 2,
@@ -317,7 +320,8 @@ const op_def op_rows_norm[] = {
      .infer = trailing_norm_infer,
      .eval = rms_norm_eval,
      .decompose = rms_norm_decompose,
-     .inplace = 1},
+     .inplace = 1,
+     .lower = op_lower_layer_norm},
     {.name = "InstanceNormalization",
      .min_in = 3,
      .max_in = 3,

@@ -5,6 +5,7 @@
 
 #include "op/build.h"
 #include "op/loop.h"
+#include "op/lowerings.h"
 #include "op/values.h"
 
 /* A tensor seen as [outer, length, inner] around one axis. */
@@ -243,17 +244,17 @@ static tacit_status lrn_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define ROW(op, infer_rule, eval_rule, decompose_rule)                                             \
+#define ROW(op, infer_rule, eval_rule, decompose_rule, lower_rule)                                 \
     {                                                                                              \
         .name = op, .min_in = 1, .max_in = 1, .min_out = 1, .max_out = 1, .infer = infer_rule,     \
-        .eval = eval_rule, .decompose = decompose_rule, .inplace = 1                               \
+        .eval = eval_rule, .decompose = decompose_rule, .inplace = 1, .lower = lower_rule          \
     }
 
 const op_def op_rows_norm_other[] = {
-    ROW("Softmax", axis_infer, softmax_eval, softmax_decompose),
-    ROW("LogSoftmax", axis_infer, log_softmax_eval, log_softmax_decompose),
-    ROW("LpNormalization", axis_infer, lp_norm_eval, NULL),
-    ROW("MeanVarianceNormalization", mvn_infer, mvn_eval, mvn_decompose),
-    ROW("LRN", lrn_infer, lrn_eval, NULL),
+    ROW("Softmax", axis_infer, softmax_eval, softmax_decompose, op_lower_softmax),
+    ROW("LogSoftmax", axis_infer, log_softmax_eval, log_softmax_decompose, op_lower_softmax),
+    ROW("LpNormalization", axis_infer, lp_norm_eval, NULL, NULL),
+    ROW("MeanVarianceNormalization", mvn_infer, mvn_eval, mvn_decompose, NULL),
+    ROW("LRN", lrn_infer, lrn_eval, NULL, NULL),
     {0},
 };

@@ -50,7 +50,7 @@ typedef struct shape {
 
 typedef struct problem {
     shape s;
-    bool trans_a, trans_b, packed, copy_a, residual;
+    bool trans_a, trans_b, packed, copy_a, residual, in_place;
     cpu_epilogue e;
     int64_t tile_rows, tile_panels;
 } problem;
@@ -99,17 +99,31 @@ static void check(const problem *q, cpu_isa isa, rng *r)
     float *bias = test_floats(r, s->n + s->m, -2, 2);
     float *residual = test_floats(r, s->batch * p.residual_batch[0], -2, 2);
     float *c = test_floats(r, s->batch * p.c_batch[0], 777, 777);
-    p.a = a, p.b = b, p.c = c, p.bias = bias, p.residual = q->residual ? residual : NULL;
+    float *sums = NULL; /* apart from the result where the kernel asks for it */
+    if (cpu_gemm_late_residual(&q->e) && (q->residual || q->in_place))
+        sums = test_floats(r, s->batch * p.c_batch[0], 777, 777);
+    p.a = a, p.b = b, p.y = c, p.bias = bias, p.residual = q->residual ? residual : NULL;
+    p.c = sums ? sums : c;
+    if (q->in_place) { /* the residual lies where the result goes */
+        p.residual_row = p.c_row;
+        p.residual_batch[0] = p.c_batch[0];
+        for (int64_t i = 0; i < s->batch * p.c_batch[0]; i++)
+            c[i] = i % p.c_row == s->n ? 777 : residual[i];
+        p.residual = c;
+    }
     float *packed = q->packed ? pack(&p, isa) : NULL;
     p.packed = packed;
     uint32_t tiles = p.row_tiles * p.col_tiles * (uint32_t)s->batch;
     for (uint32_t t = tiles; t-- > 0;) /* any order */
         CPU_PICK(isa, cpu_gemm_f32)(&p, t, t + 1);
+    if (q->in_place) /* the oracle needs what the kernel wrote over */
+        p.residual = residual;
     char what[160];
-    snprintf(
-        what, sizeof what, "%s %lldx%lldx%lld batch %lld ta%d tb%d packed%d copy%d act%d last%d",
-        cpu_isa_name(isa), (long long)s->m, (long long)s->n, (long long)s->k, (long long)s->batch,
-        q->trans_a, q->trans_b, q->packed, q->copy_a, q->e.act, q->e.act_last);
+    snprintf(what, sizeof what,
+             "%s %lldx%lldx%lld batch %lld ta%d tb%d packed%d copy%d inplace%d act%d last%d",
+             cpu_isa_name(isa), (long long)s->m, (long long)s->n, (long long)s->k,
+             (long long)s->batch, q->trans_a, q->trans_b, q->packed, q->copy_a, q->in_place,
+             q->e.act, q->e.act_last);
     for (int64_t t = 0; t < s->batch; t++)
         for (int64_t i = 0; i < s->m; i++) {
             for (int64_t j = 0; j < s->n; j++)
@@ -118,7 +132,7 @@ static void check(const problem *q, cpu_isa isa, rng *r)
             /* The gap between rows is not written. */
             assert_true(c[t * p.c_batch[0] + i * p.c_row + s->n] == 777);
         }
-    free(a), free(b), free(bias), free(residual), free(c), free(packed);
+    free(a), free(b), free(bias), free(residual), free(c), free(sums), free(packed);
 }
 
 static problem random_problem(rng *r, shape s)
@@ -129,6 +143,7 @@ static problem random_problem(rng *r, shape s)
                  .packed = rng_below(r, 2),
                  .copy_a = rng_below(r, 2),
                  .residual = rng_below(r, 2),
+                 .in_place = rng_below(r, 4) == 0,
                  .tile_panels = 1 + (int64_t)rng_below(r, 3)};
     q.e.alpha = rng_below(r, 2) ? 1.0f : 0.125f;
     q.e.act = (cpu_act)rng_below(r, CPU_ACT_CLIP + 1);

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Softmax(scale·Q·Kᵀ + mask)·V in f32 without ever forming the scores: a tile is one head and one
+ * block of queries; it walks blocks of keys with a running maximum and sum. Blocks and register
+ * tiles that causality or the window hides are skipped. Q, K, V and the output are read and written
+ * with their own strides (the last axis must be dense). Query heads share key heads in groups.
+ */
+#ifndef CPU_ATTENTION_H
+#define CPU_ATTENTION_H
+
+#include <stdbool.h>
+
+#include "cpu/isa.h"
+
+enum {
+    CPU_ATTENTION_QUERIES = 72, /* most queries of a tile */
+    CPU_ATTENTION_KEYS = 128,   /* keys of a block; half of that above CPU_ATTENTION_WIDE */
+    CPU_ATTENTION_WIDE = 128,
+    CPU_ATTENTION_DEPTH = 256, /* largest head size of Q and K */
+};
+
+typedef enum cpu_mask {
+    CPU_MASK_NONE,
+    CPU_MASK_ADD,  /* f32, added to the scaled scores */
+    CPU_MASK_BOOL, /* bytes; 0 hides the key */
+} cpu_mask;
+
+typedef struct cpu_attention_args {
+    const float *q, *k, *v;
+    const void *mask;
+    float *out;
+    int64_t batch, heads, kv_heads, queries, keys, depth, v_depth;
+    /* Strides in elements: batch, head, position. */
+    int64_t q_stride[3], k_stride[3], v_stride[3], out_stride[3];
+    int64_t mask_stride[4]; /* batch, head, query, key; 0 broadcasts */
+    cpu_mask mask_kind;
+    float scale, softcap; /* softcap 0: none */
+    bool causal;          /* query i sees keys ≤ i + causal_offset */
+    int64_t causal_offset;
+    int64_t window;     /* 0: none; else only the last `window` keys up to the query's own */
+    uint32_t blocks;    /* query blocks of a head */
+    int64_t block_rows; /* queries of a block */
+} cpu_attention_args;
+
+/* Tile t: block t % blocks of head t / blocks (heads of all batches in order). */
+CPU_DECLARE(cpu_attention_f32);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tacit.Attention becomes the tiled kernel of cpu/attention.h. */
+#include <string.h>
+
+#include "cpu/attention.h"
+#include "cpu/gemm.h"
+#include "op/lowerings.h"
+
+static bool kernel_fits(const ir_node *node)
+{
+    for (uint32_t i = 0; i < 3; i++)
+        if (node->inputs[i]->type.dtype != TACIT_F32)
+            return false;
+    const ir_value *mask = node->n_inputs > 3 ? node->inputs[3] : NULL;
+    return node->inputs[0]->type.shape.dims[3] <= CPU_ATTENTION_DEPTH &&
+           (!mask || mask->type.dtype == TACIT_F32 || mask->type.dtype == TACIT_BOOL);
+}
+
+bool op_accepts_attention(const ir_node *node, uint32_t in, const op_operand *view)
+{
+    if (!kernel_fits(node))
+        return false;
+    return in == 3 || view->strides[3] == 1 || view->type.shape.dims[3] == 1;
+}
+
+static void set_shape(const op_lower *c, cpu_attention_args *a)
+{
+    const int64_t *q = c->in[0].type.shape.dims, *k = c->in[1].type.shape.dims;
+    a->batch = q[0], a->heads = q[1], a->queries = q[2], a->depth = q[3];
+    a->kv_heads = k[1], a->keys = k[2];
+    a->v_depth = c->in[2].type.shape.dims[3];
+    for (int i = 0; i < 3; i++) {
+        a->q_stride[i] = c->in[0].strides[i];
+        a->k_stride[i] = c->in[1].strides[i];
+        a->v_stride[i] = c->in[2].strides[i];
+    }
+    bool bshd = strcmp(ir_attr_string(c->node, "out_layout", "bhsd"), "bshd") == 0;
+    a->out_stride[0] = a->heads * a->queries * a->v_depth;
+    a->out_stride[1] = bshd ? a->v_depth : a->queries * a->v_depth;
+    a->out_stride[2] = bshd ? a->heads * a->v_depth : a->v_depth;
+    int64_t height = cpu_gemm_height(c->cpu.isa);
+    int64_t blocks = (a->queries + CPU_ATTENTION_QUERIES - 1) / CPU_ATTENTION_QUERIES;
+    if (blocks > 0) {
+        a->block_rows = ((a->queries + blocks - 1) / blocks + height - 1) / height * height;
+        a->blocks = (uint32_t)((a->queries + a->block_rows - 1) / a->block_rows);
+    }
+}
+
+static void set_mask(const op_lower *c, cpu_attention_args *a)
+{
+    if (!op_lower_has(c, 3))
+        return;
+    ir_shape all = ir_shape_of(4, (int64_t[]){a->batch, a->heads, a->queries, a->keys});
+    int64_t strides[IR_MAX_RANK];
+    op_lower_strides(&c->in[3], &all, strides);
+    memcpy(a->mask_stride, strides, sizeof a->mask_stride);
+    a->mask_kind = c->in[3].type.dtype == TACIT_BOOL ? CPU_MASK_BOOL : CPU_MASK_ADD;
+}
+
+/* Output bytes of a tile, where heads and their query blocks lie one after another. */
+static uint64_t out_run(const cpu_attention_args *a)
+{
+    if (a->out_stride[2] != a->v_depth)
+        return 0;
+    if (a->blocks > 1 && a->queries % a->block_rows != 0)
+        return 0;
+    int64_t rows = a->blocks > 1 ? a->block_rows : a->queries;
+    return (uint64_t)(rows * a->v_depth) * sizeof(float);
+}
+
+tacit_status op_lower_attention(op_lower *c)
+{
+    if (!kernel_fits(c->node))
+        return OP_LOWER_NO_KERNEL;
+    cpu_attention_args plan = {.scale = (float)ir_attr_float(c->node, "scale", 1),
+                               .softcap = (float)ir_attr_float(c->node, "softcap", 0),
+                               .causal = ir_attr_int(c->node, "causal", 0) != 0,
+                               .causal_offset = ir_attr_int(c->node, "causal_offset", 0),
+                               .window = ir_attr_int(c->node, "window", 0)};
+    set_shape(c, &plan);
+    set_mask(c, &plan);
+    int64_t tiles = plan.batch * plan.heads * plan.blocks;
+    if (tiles * plan.v_depth == 0)
+        return TACIT_OK;
+    if (tiles > INT32_MAX)
+        return OP_LOWER_NO_KERNEL;
+    cpu_attention_args *a =
+        op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, attention_f32),
+                       CPU_PICK(c->cpu.isa, cpu_attention_f32), sizeof *a, (uint32_t)tiles);
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = plan;
+    TRY(op_lower_in(c, offsetof(cpu_attention_args, q), 0));
+    TRY(op_lower_in(c, offsetof(cpu_attention_args, k), 1));
+    TRY(op_lower_in(c, offsetof(cpu_attention_args, v), 2));
+    if (a->mask_kind != CPU_MASK_NONE)
+        TRY(op_lower_in(c, offsetof(cpu_attention_args, mask), 3));
+    TRY(op_lower_out_tiled(c, offsetof(cpu_attention_args, out), 0, out_run(a), out_run(a)));
+    double pairs = (double)(a->batch * a->heads * a->queries) * (double)a->keys;
+    if (a->causal && a->queries > 1)
+        pairs /= 2;
+    uint64_t bytes = op_lower_bytes(&c->out[0]);
+    for (uint32_t i = 0; i < c->node->n_inputs; i++)
+        if (op_lower_has(c, i))
+            bytes += op_lower_bytes(&c->in[i]);
+    op_lower_cost(c, pairs * (2.0 * (double)(a->depth + a->v_depth) + 12), bytes);
+    op_lower_note(c,
+                  "attention_f32_%s: %u query blocks a head, %s; scores are never stored, so the "
+                  "unfused form would move %lld floats more",
+                  cpu_isa_name(c->cpu.isa), a->blocks,
+                  a->queries <= 3 ? "keys read in place" : "keys packed by blocks",
+                  (long long)(2 * a->batch * a->heads * a->queries * a->keys));
+    return TACIT_OK;
+}

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * MatMul, Gemm and tacit.MatMul become one GEMM thunk (cpu/gemm.h). A constant right side is packed
+ * here, block by block, and its mapped pages are given back as they are packed. */
+#include <string.h>
+
+#include "cpu/gemm.h"
+#include "op/gemm.h"
+#include "op/lowerings.h"
+
+/* The product before it is cut into tiles. */
+typedef struct product {
+    cpu_gemm_args g;
+    int64_t batch;      /* products in all */
+    int bias, residual; /* node inputs, or -1 */
+    const float *packed_bias;
+} product;
+
+/* Strides of a matrix operand: rows, columns, and the batch axes aligned to `batch`. */
+static void matrix_strides(const op_operand *o, const ir_shape *batch, bool left, bool swap,
+                           int64_t *row, int64_t *column, int64_t *steps)
+{
+    int32_t rank = o->type.shape.rank;
+    const int64_t *s = o->strides;
+    if (rank == 1) { /* a unit axis stands before (left) or behind (right) the vector */
+        *row = left ? 0 : s[0];
+        *column = left ? s[0] : 0;
+    } else {
+        *row = s[rank - (swap ? 1 : 2)];
+        *column = s[rank - (swap ? 2 : 1)];
+    }
+    for (int32_t d = 0; d < batch->rank; d++) {
+        int32_t own = d - (batch->rank - (rank - 2));
+        steps[d] = own < 0 || o->type.shape.dims[own] == 1 ? 0 : s[own];
+    }
+}
+
+/* Axes of one product are dropped; rows of several products with the same right side become rows
+ * of one; axes that all operands walk evenly become one. */
+static bool fold_batch(product *p, int32_t rank, const int64_t *dims, int64_t steps[3][IR_MAX_RANK])
+{
+    cpu_gemm_args *g = &p->g;
+    int32_t n = 0;
+    int64_t kept[IR_MAX_RANK], s[3][IR_MAX_RANK];
+    for (int32_t d = rank; d-- > 0;) {
+        if (dims[d] == 1)
+            continue;
+        bool rows = n == 0 && steps[1][d] == 0 && steps[0][d] == g->m * g->a_row &&
+                    steps[2][d] == g->m * g->c_row;
+        if (rows) {
+            g->m *= dims[d];
+            continue;
+        }
+        bool even = n > 0;
+        for (int k = 0; k < 3 && even; k++)
+            even = steps[k][d] == s[k][n - 1] * kept[n - 1];
+        if (even) {
+            kept[n - 1] *= dims[d];
+            continue;
+        }
+        kept[n] = dims[d];
+        for (int k = 0; k < 3; k++)
+            s[k][n] = steps[k][d];
+        n++;
+    }
+    if (n > CPU_GEMM_BATCH_RANK)
+        return false;
+    g->batch_rank = (uint32_t)n;
+    for (int32_t d = 0; d < n; d++) { /* kept from the innermost out */
+        g->batch_dims[d] = kept[n - 1 - d];
+        g->a_batch[d] = s[0][n - 1 - d];
+        g->b_batch[d] = s[1][n - 1 - d];
+        g->c_batch[d] = g->residual_batch[d] = s[2][n - 1 - d];
+        p->batch *= g->batch_dims[d];
+    }
+    return true;
+}
+
+/* How many of the rows of a register tile fall into one L1 set? */
+static int rows_in_one_set(int64_t a_row, int64_t height)
+{
+    enum { SETS = 64, LINE = 16 }; /* 32 KiB in 8 ways; floats of a line */
+    uint8_t used[SETS] = {0};
+    int most = 0;
+    for (int64_t r = 0; r < height; r++) {
+        int count = ++used[r * a_row / LINE % SETS];
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
+/* Cuts the product into tiles of 20 µs or more, about 48 of them where it is large. The cut depends
+ * on the shape alone, so results do not depend on how many threads run. */
+static void cut(product *p, cpu_isa isa)
+{
+    cpu_gemm_args *g = &p->g;
+    int64_t height = cpu_gemm_height(isa), width = cpu_gemm_width(isa);
+    g->copy_a =
+        g->m >= height && g->n >= 128 && (g->a_col != 1 || rows_in_one_set(g->a_row, height) > 6);
+    int64_t most = g->copy_a ? CPU_GEMM_ROWS_COPIED : CPU_GEMM_ROWS;
+    int64_t blocks = (g->m + most - 1) / most;
+    g->tile_rows = ((g->m + blocks - 1) / blocks + height - 1) / height * height;
+    g->row_tiles = (uint32_t)((g->m + g->tile_rows - 1) / g->tile_rows);
+    int64_t panels = (g->n + width - 1) / width;
+    int64_t rows = g->m < g->tile_rows ? g->m : g->tile_rows;
+    /* ns of a panel: 100 flops a ns, or 16 bytes of B a ns when few rows use them. */
+    double panel_ns = (double)(g->k * width) * (rows < 13 ? 0.25 : (double)rows / 50.0);
+    int64_t least = panel_ns > 20000 ? 1 : (int64_t)(20000 / (panel_ns + 1)) + 1;
+    int64_t others = (int64_t)g->row_tiles * p->batch;
+    int64_t wanted = others >= 48 ? 1 : 48 / others;
+    if (g->copy_a && least < 256 / width)
+        least = 256 / width;
+    int64_t tiles = panels / least;
+    tiles = tiles < 1 ? 1 : tiles > wanted ? wanted : tiles;
+    g->tile_cols = (panels + tiles - 1) / tiles * width;
+    g->col_tiles = (uint32_t)((g->n + g->tile_cols - 1) / g->tile_cols);
+}
+
+/* Packs the right side piece by piece, dropping the pages each piece came from. */
+static tacit_status pack_right(op_lower *c, product *p, uint32_t input)
+{
+    cpu_gemm_args *g = &p->g;
+    cpu_isa isa = c->cpu.isa;
+    int64_t width = cpu_gemm_width(isa), panels = (g->n + width - 1) / width;
+    const float *b = c->in[input].constant->data;
+    float *packed = op_lower_pack(c, (size_t)(panels * width * g->k) * sizeof *packed);
+    if (!packed)
+        return TACIT_ERR_MEMORY;
+    cpu_gemm_pack_args a = {b, packed, g->n, g->k, g->b_row, g->b_col, 0, g->k};
+    cpu_kernel pack = CPU_PICK(isa, cpu_gemm_pack_f32);
+    if (g->b_col == 1) { /* rows of B are adjacent: a K block is one range of bytes */
+        for (int64_t k = 0; k < g->k; k += CPU_GEMM_KC) {
+            a.k_begin = k;
+            a.k_end = k + CPU_GEMM_KC < g->k ? k + CPU_GEMM_KC : g->k;
+            pack(&a, 0, (uint32_t)panels);
+            if (c->drop_pages)
+                c->drop_pages(c->drop_context, b + k * g->b_row,
+                              (size_t)((a.k_end - k) * g->b_row) * sizeof *b);
+        }
+    } else { /* columns are: some panels are one range of bytes */
+        enum { PANELS = 32 };
+        for (int64_t j = 0; j < panels; j += PANELS) {
+            int64_t end = j + PANELS < panels ? j + PANELS : panels;
+            pack(&a, (uint32_t)j, (uint32_t)end);
+            int64_t columns = (end * width < g->n ? end * width : g->n) - j * width;
+            if (c->drop_pages && g->b_row == 1)
+                c->drop_pages(c->drop_context, b + j * width * g->b_col,
+                              (size_t)(columns * g->b_col) * sizeof *b);
+        }
+    }
+    op_lower_packed_away(c, input);
+    g->packed = packed;
+    return TACIT_OK;
+}
+
+static bool is_packable(const op_lower *c, const product *p, uint32_t input)
+{
+    const op_operand *b = &c->in[input];
+    if (!b->constant || !b->constant->data || !b->dense || p->g.k == 0)
+        return false;
+    for (uint32_t d = 0; d < p->g.batch_rank; d++)
+        if (p->g.b_batch[d] != 0)
+            return false;
+    return true;
+}
+
+/* Which bytes of A and C tile t touches, where tiles are runs of rows or whole products. */
+static tacit_status bind_operands(op_lower *c, const product *p, bool apart)
+{
+    const cpu_gemm_args *g = &p->g;
+    uint64_t a_run = 0, c_run = 0;
+    if (g->col_tiles == 1 && p->batch == 1) {
+        c_run = (uint64_t)(g->tile_rows * g->c_row) * sizeof(float);
+        if (g->a_col == 1 && g->a_row >= g->k)
+            a_run = (uint64_t)(g->tile_rows * g->a_row) * sizeof(float);
+    } else if (g->col_tiles == 1 && g->row_tiles == 1 && g->batch_rank == 1 &&
+               g->c_batch[0] == g->m * g->c_row) {
+        c_run = (uint64_t)g->c_batch[0] * sizeof(float);
+        if (g->a_col == 1 && g->a_row >= g->k && g->a_batch[0] >= g->m * g->a_row)
+            a_run = (uint64_t)g->a_batch[0] * sizeof(float);
+    }
+    TRY(op_lower_in_tiled(c, offsetof(cpu_gemm_args, a), 0, a_run, a_run));
+    if (!g->packed)
+        TRY(op_lower_in(c, offsetof(cpu_gemm_args, b), 1));
+    if (p->bias >= 0)
+        TRY(op_lower_in(c, offsetof(cpu_gemm_args, bias), (uint32_t)p->bias));
+    if (p->residual >= 0)
+        TRY(op_lower_in_tiled(c, offsetof(cpu_gemm_args, residual), (uint32_t)p->residual, c_run,
+                              c_run));
+    TRY(op_lower_out_tiled(c, offsetof(cpu_gemm_args, y), 0, c_run, c_run));
+    if (!apart)
+        return op_lower_out_tiled(c, offsetof(cpu_gemm_args, c), 0, c_run, c_run);
+    size_t bytes = (size_t)(p->batch * g->m * g->c_row) * sizeof(float);
+    return op_lower_scratch(c, offsetof(cpu_gemm_args, c), op_lower_reserve(c, bytes), true);
+}
+
+static void explain(op_lower *c, const product *p)
+{
+    const cpu_gemm_args *g = &p->g;
+    op_lower_note(
+        c, "gemm_f32_%s %lldx%lldx%lld batch %lld, %s%s, %u tiles of %lldx%lld; %s",
+        cpu_isa_name(c->cpu.isa), (long long)g->m, (long long)g->n, (long long)g->k,
+        (long long)p->batch, g->packed ? "B packed at compile time" : "B packed block by block",
+        g->copy_a ? ", A compacted" : "", g->row_tiles * g->col_tiles * (uint32_t)p->batch,
+        (long long)g->tile_rows, (long long)g->tile_cols,
+        g->packed ? "packing per run would read B twice"
+                  : "B is not a constant matrix, so it cannot be packed once");
+}
+
+static tacit_status emit(op_lower *c, product *p)
+{
+    cpu_gemm_args *g = &p->g;
+    if (g->m == 0 || g->n == 0 || p->batch == 0)
+        return TACIT_OK;
+    cut(p, c->cpu.isa);
+    if (is_packable(c, p, 1))
+        TRY(pack_right(c, p, 1));
+    uint64_t tiles = (uint64_t)g->row_tiles * g->col_tiles * (uint64_t)p->batch;
+    if (tiles > INT32_MAX)
+        return OP_LOWER_NO_KERNEL;
+    cpu_gemm_args *args =
+        op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, gemm_f32), CPU_PICK(c->cpu.isa, cpu_gemm_f32),
+                       sizeof *args, (uint32_t)tiles);
+    if (!args)
+        return TACIT_ERR_MEMORY;
+    *args = *g;
+    args->bias = p->packed_bias;
+    TRY(bind_operands(c, p, p->residual >= 0 && cpu_gemm_late_residual(&g->epilogue)));
+    uint64_t bytes = op_lower_bytes(&c->out[0]);
+    for (uint32_t i = 0; i < c->node->n_inputs; i++)
+        if (op_lower_has(c, i))
+            bytes += op_lower_bytes(&c->in[i]);
+    op_lower_cost(c, 2.0 * (double)p->batch * (double)g->m * (double)g->n * (double)g->k, bytes);
+    explain(c, p);
+    return TACIT_OK;
+}
+
+static bool all_f32(const op_lower *c)
+{
+    for (uint32_t i = 0; i < c->node->n_inputs; i++)
+        if (op_lower_has(c, i) && c->in[i].type.dtype != TACIT_F32)
+            return false;
+    return true;
+}
+
+static tacit_status plan_operands(op_lower *c, product *p, bool trans_a, bool trans_b, bool *fits)
+{
+    op_matmul plan = {.trans_a = trans_a, .trans_b = trans_b};
+    TRY(op_matmul_plan(&plan, &c->in[0].type.shape, &c->in[1].type.shape, c->err));
+    cpu_gemm_args *g = &p->g;
+    int64_t steps[3][IR_MAX_RANK];
+    g->m = plan.m, g->n = plan.n, g->k = plan.k;
+    matrix_strides(&c->in[0], &plan.batch, true, trans_a, &g->a_row, &g->a_col, steps[0]);
+    matrix_strides(&c->in[1], &plan.batch, false, trans_b, &g->b_row, &g->b_col, steps[1]);
+    g->c_row = g->residual_row = plan.n;
+    int64_t step = plan.m * plan.n;
+    for (int32_t d = plan.batch.rank; d-- > 0;) {
+        steps[2][d] = step;
+        step *= plan.batch.dims[d];
+    }
+    p->batch = 1;
+    for (int32_t d = 0; d < plan.batch.rank; d++)
+        if (plan.batch.dims[d] == 0)
+            p->batch = 0;
+    p->bias = p->residual = -1;
+    *fits = p->batch == 0 || fold_batch(p, plan.batch.rank, plan.batch.dims, steps);
+    return TACIT_OK;
+}
+
+tacit_status op_lower_matmul(op_lower *c)
+{
+    product p = {0};
+    bool fits;
+    if (!all_f32(c))
+        return OP_LOWER_NO_KERNEL;
+    TRY(plan_operands(c, &p, ir_attr_int(c->node, "trans_a", 0) != 0,
+                      ir_attr_int(c->node, "trans_b", 0) != 0, &fits));
+    if (!fits)
+        return OP_LOWER_NO_KERNEL;
+    TRY(op_lower_epilogue(c, &p.g.epilogue));
+    if (op_lower_has(c, 2)) {
+        p.bias = 2;
+        p.g.epilogue.bias = CPU_BIAS_COLUMN;
+    }
+    if (op_lower_has(c, 3))
+        p.residual = 3;
+    return emit(c, &p);
+}
+
+/* Gemm's C: broadcast to [M, N] and scaled by beta. */
+static tacit_status plan_addend(op_lower *c, product *p)
+{
+    const op_operand *o = &c->in[2];
+    float beta = (float)ir_attr_float(c->node, "beta", 1);
+    int32_t rank = o->type.shape.rank;
+    int64_t rows = rank > 1 ? o->type.shape.dims[rank - 2] : 1;
+    int64_t columns = rank > 0 ? o->type.shape.dims[rank - 1] : 1;
+    cpu_epilogue *e = &p->g.epilogue;
+    if (rows == p->g.m && columns == p->g.n && rows > 1 && columns > 1) {
+        p->residual = 2;
+        return beta == 1.0f ? TACIT_OK : OP_LOWER_NO_KERNEL;
+    }
+    bool by_row = rows == p->g.m && rows > 1 && columns == 1;
+    e->bias = by_row ? CPU_BIAS_ROW : CPU_BIAS_COLUMN;
+    int64_t count = by_row ? p->g.m : p->g.n;
+    bool spread = rows * columns == 1 && count > 1;
+    if (beta == 1.0f && !spread) {
+        p->bias = 2;
+        return TACIT_OK;
+    }
+    if (!o->constant || !o->constant->data)
+        return OP_LOWER_NO_KERNEL;
+    float *bias = op_lower_pack(c, (size_t)count * sizeof *bias);
+    if (!bias)
+        return TACIT_ERR_MEMORY;
+    for (int64_t i = 0; i < count; i++)
+        bias[i] = beta * ((const float *)o->constant->data)[spread ? 0 : i];
+    p->packed_bias = bias;
+    return TACIT_OK;
+}
+
+tacit_status op_lower_gemm(op_lower *c)
+{
+    product p = {0};
+    bool fits;
+    if (!all_f32(c))
+        return OP_LOWER_NO_KERNEL;
+    TRY(plan_operands(c, &p, ir_attr_int(c->node, "transA", 0) != 0,
+                      ir_attr_int(c->node, "transB", 0) != 0, &fits));
+    p.g.epilogue.alpha = (float)ir_attr_float(c->node, "alpha", 1);
+    if (op_lower_has(c, 2) && ir_attr_float(c->node, "beta", 1) != 0)
+        TRY(plan_addend(c, &p));
+    return fits ? emit(c, &p) : OP_LOWER_NO_KERNEL;
+}
+
+bool op_accepts_matmul(const ir_node *node, uint32_t in, const op_operand *view)
+{
+    (void)view;
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        if (node->inputs[i] && node->inputs[i]->type.dtype != TACIT_F32)
+            return false;
+    return in < 2;
+}

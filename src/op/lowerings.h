@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The lower and accepts rules that rows name. They live in lower_*.c, apart from the families, so
+ * that everything that knows a kernel's arguments is in one place. */
+#ifndef OP_LOWERINGS_H
+#define OP_LOWERINGS_H
+
+#include "op/lower.h"
+
+/* lower_map.c: element-wise ops on f32, f16, bf16 and bool. */
+tacit_status op_lower_map(op_lower *c);
+bool op_accepts_map(const ir_node *node, uint32_t in, const op_operand *view);
+tacit_status op_lower_elementwise(op_lower *c); /* tacit.Elementwise */
+tacit_status op_lower_gated(op_lower *c);
+tacit_status op_lower_batch_norm(op_lower *c);
+/* Any strides at all, for rules that walk index spaces. */
+bool op_accepts_any(const ir_node *node, uint32_t in, const op_operand *view);
+
+/* lower_matmul.c */
+tacit_status op_lower_matmul(op_lower *c); /* MatMul and tacit.MatMul */
+tacit_status op_lower_gemm(op_lower *c);
+bool op_accepts_matmul(const ir_node *node, uint32_t in, const op_operand *view);
+
+/* lower_rows.c */
+tacit_status op_lower_softmax(op_lower *c);
+tacit_status op_lower_layer_norm(op_lower *c); /* LayerNormalization, RMSNormalization */
+tacit_status op_lower_norm(op_lower *c);       /* tacit.Norm */
+
+/* lower_attention.c */
+tacit_status op_lower_attention(op_lower *c); /* tacit.Attention */
+bool op_accepts_attention(const ir_node *node, uint32_t in, const op_operand *view);
+
+/* --- shared by the rules ---------------------------------------------------------------------- */
+static inline bool op_lower_has(const op_lower *c, uint32_t i)
+{
+    return i < c->node->n_inputs && c->in[i].value;
+}
+static inline bool op_lower_wants(const op_lower *c, uint32_t i)
+{
+    return i < c->node->n_outputs && c->node->outputs[i];
+}
+/* Strides of the operand for the axes of `shape`, to which it broadcasts. */
+void op_lower_strides(const op_operand *o, const ir_shape *shape, int64_t *strides);
+/* The operand's one value where it is a known f32 scalar. */
+bool op_lower_scalar(const op_operand *o, float *value);
+uint64_t op_lower_bytes(const op_operand *o);
+/* The activation attributes as a kernel's epilogue has them. */
+struct cpu_epilogue;
+tacit_status op_lower_epilogue(op_lower *c, struct cpu_epilogue *e);
+
+#endif
