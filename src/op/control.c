@@ -50,6 +50,7 @@ typedef struct loop_walk {
     arena memory[2];
     const ir_tensor **args; /* all formal inputs of the body */
     uint32_t n_args, first_state;
+    uint32_t first_in; /* of the node's inputs: Scan's states */
     ir_tensor *results[2];
     tensor_list *kept; /* n_scan lists, in c->scratch */
 } loop_walk;
@@ -224,7 +225,8 @@ static void scan_slice(const scan_input *in, int64_t t)
                       (o * in->s.size + k) * in->s.inner, 1, in->s.inner);
 }
 
-static tacit_status scan_run(loop_walk *w, uint32_t n_inputs)
+/* Scans the first `most` steps (-1: all). */
+static tacit_status scan_run(loop_walk *w, uint32_t n_inputs, int64_t most)
 {
     op_eval *c = w->c;
     TRY(walk_begin(w));
@@ -233,15 +235,18 @@ static tacit_status scan_run(loop_walk *w, uint32_t n_inputs)
     if (!inputs || !joins)
         return error_memory(c->err, "Scan");
     for (uint32_t i = 0; i < w->n_state; i++)
-        w->args[i] = op_in(c, i);
+        w->args[i] = op_in(c, w->first_in + i);
     for (uint32_t i = 0; i < n_inputs; i++) {
-        TRY(scan_open(c, i, op_in(c, w->n_state + i), &inputs[i]));
+        TRY(scan_open(c, i, op_in(c, w->first_in + w->n_state + i), &inputs[i]));
         w->args[w->n_state + i] = inputs[i].slice;
         if (inputs[i].s.size != inputs[0].s.size)
             return error_set(c->err, TACIT_ERR_SHAPE, "scan input %u has %lld steps, input 0 %lld",
                              i, (long long)inputs[i].s.size, (long long)inputs[0].s.size);
     }
-    for (int64_t t = 0; t < inputs[0].s.size; t++) {
+    if (most > inputs[0].s.size)
+        return error_set(c->err, TACIT_ERR_VALUE, "a length of %lld for %lld steps",
+                         (long long)most, (long long)inputs[0].s.size);
+    for (int64_t t = 0; t < (most < 0 ? inputs[0].s.size : most); t++) {
         for (uint32_t i = 0; i < n_inputs; i++)
             scan_slice(&inputs[i], t);
         TRY(walk_step(w, t));
@@ -253,21 +258,121 @@ static tacit_status scan_run(loop_walk *w, uint32_t n_inputs)
     return walk_finish(w, joins);
 }
 
+/* Counts states and scan outputs of a Scan whose states begin at input `first_in`. */
+static tacit_status scan_counts(op_eval *c, uint32_t first_in, loop_walk *w, uint32_t *n_inputs)
+{
+    int64_t given = ir_attr_int(c->node, "num_scan_inputs", 0);
+    int64_t all = (int64_t)c->node->n_explicit - first_in;
+    *w = (loop_walk){.c = c, .body = ir_attr_graph(c->node, "body"), .first_in = first_in};
+    if (!w->body || given < 1 || given > all)
+        return error_set(c->err, TACIT_ERR_GRAPH, "no body, or a bad num_scan_inputs %lld",
+                         (long long)given);
+    *n_inputs = (uint32_t)given;
+    w->n_args = (uint32_t)all;
+    w->n_state = (uint32_t)(all - given);
+    if (c->n_out < w->n_state)
+        return error_set(c->err, TACIT_ERR_GRAPH, "%u outputs for %u states", c->n_out, w->n_state);
+    w->n_scan = c->n_out - w->n_state;
+    return TACIT_OK;
+}
+
 static tacit_status scan_eval(op_eval *c)
 {
-    loop_walk w = {.c = c, .body = ir_attr_graph(c->node, "body")};
-    int64_t n_inputs = ir_attr_int(c->node, "num_scan_inputs", 0);
-    if (!w.body || n_inputs < 1 || n_inputs > c->node->n_explicit)
-        return error_set(c->err, TACIT_ERR_GRAPH, "no body, or a bad num_scan_inputs %lld",
-                         (long long)n_inputs);
-    w.n_state = c->node->n_explicit - (uint32_t)n_inputs;
-    if (c->n_out < w.n_state)
-        return error_set(c->err, TACIT_ERR_GRAPH, "%u outputs for %u states", c->n_out, w.n_state);
-    w.n_scan = c->n_out - w.n_state;
-    w.n_args = c->node->n_explicit;
-    tacit_status status = scan_run(&w, (uint32_t)n_inputs);
+    loop_walk w;
+    uint32_t n_inputs;
+    TRY(scan_counts(c, 0, &w, &n_inputs));
+    tacit_status status = scan_run(&w, n_inputs, -1);
     walk_end(&w);
     return status;
+}
+
+/* --- BatchedScan: the Scan of opset 8 --------------------------------------------------------- */
+
+/* Inputs are (lengths?, states…, scans…) with a leading batch axis; every sample is scanned on its
+ * own, scan outputs are padded with zeros to the longest. */
+
+static tacit_status sample_of(op_eval *c, const ir_tensor *x, int64_t sample, ir_tensor *out)
+{
+    if (x->kind != IR_TENSOR || x->shape.rank < 1 || tacit_dtype_bits(x->dtype) < 8)
+        return error_set(c->err, TACIT_ERR_SHAPE, "an input has no batch axis");
+    if (sample >= x->shape.dims[0])
+        return error_set(c->err, TACIT_ERR_SHAPE, "the inputs differ in batch size");
+    ir_shape shape = ir_shape_of(x->shape.rank - 1, x->shape.dims + 1);
+    size_t bytes = ir_dtype_bytes(x->dtype, ir_shape_size(&shape));
+    *out = ir_tensor_view(x->dtype, &shape, (const char *)x->data + (size_t)sample * bytes);
+    return TACIT_OK;
+}
+
+static tacit_status pad_steps(op_eval *c, ir_tensor *t, int64_t steps)
+{
+    if (t->shape.dims[0] == steps)
+        return TACIT_OK;
+    ir_shape shape = t->shape;
+    shape.dims[0] = steps;
+    ir_tensor *padded = ir_tensor_new(c->scratch, t->dtype, &shape);
+    if (!padded)
+        return error_memory(c->err, "Scan");
+    memset(padded->data, 0, padded->bytes);
+    memcpy(padded->data, t->data, t->bytes);
+    *t = *padded;
+    return TACIT_OK;
+}
+
+/* One sample: `results` gets the states and scan outputs. */
+static tacit_status scan_sample(op_eval *c, int64_t sample, int64_t steps, ir_tensor *results)
+{
+    loop_walk w;
+    uint32_t n_inputs;
+    op_eval one = *c;
+    const ir_tensor *lengths = op_in(c, 0), **in = op_eval_scratch(c, c->n_in * sizeof *in + 1);
+    ir_tensor *views = op_eval_scratch(c, c->n_in * sizeof *views + 1);
+    ir_tensor **out = op_eval_scratch(c, c->n_out * sizeof *out + 1);
+    if (!in || !views || !out)
+        return error_memory(c->err, "Scan");
+    for (uint32_t i = 0; i < c->n_in; i++) {
+        in[i] = c->in[i];
+        if (i == 0 || i >= c->node->n_explicit)
+            continue;
+        TRY(sample_of(c, c->in[i], sample, &views[i]));
+        in[i] = &views[i];
+    }
+    for (uint32_t i = 0; i < c->n_out; i++)
+        out[i] = c->out[i] ? &results[i] : NULL;
+    one.in = in;
+    one.out = out;
+    one.memory = c->scratch;
+    TRY(scan_counts(&one, 1, &w, &n_inputs));
+    int64_t most = lengths ? ir_load_i64(lengths->dtype, lengths->data, sample) : -1;
+    tacit_status status = scan_run(&w, n_inputs, most < -1 ? 0 : most);
+    walk_end(&w);
+    for (uint32_t i = w.n_state; status == TACIT_OK && i < c->n_out; i++)
+        if (out[i])
+            status = pad_steps(c, out[i], steps);
+    return status;
+}
+
+static tacit_status batched_scan_eval(op_eval *c)
+{
+    const ir_tensor *last = op_in(c, c->node->n_explicit - 1), *lengths = op_in(c, 0);
+    if (last->kind != IR_TENSOR || last->shape.rank < 2)
+        return error_set(c->err, TACIT_ERR_SHAPE, "scan inputs must be [batch, steps, …]");
+    int64_t samples = last->shape.dims[0];
+    if (lengths && (!ir_dtype_is_int(lengths->dtype) || ir_tensor_count(lengths) != samples))
+        return error_set(c->err, TACIT_ERR_SHAPE, "one length per sample is needed");
+    ir_tensor *results = ARENA_ARRAY(c->scratch, (size_t)samples * c->n_out + 1, ir_tensor);
+    const ir_tensor **items = ARENA_ARRAY(c->scratch, (size_t)samples + 1, const ir_tensor *);
+    if (!results || !items)
+        return error_memory(c->err, "Scan");
+    for (int64_t b = 0; b < samples; b++)
+        TRY(scan_sample(c, b, last->shape.dims[1], results + b * c->n_out));
+    for (uint32_t i = 0; i < c->n_out; i++) {
+        if (!op_out(c, i))
+            continue;
+        for (int64_t b = 0; b < samples; b++)
+            items[b] = &results[b * c->n_out + i];
+        TRY(op_join_items(c, i, (uint32_t)samples, items, &(op_join){.new_axis = true}, NULL));
+    }
+    return TACIT_OK;
 }
 
 #define CONTROL_ROW(NAME, MIN, MAX, EVAL)                                                          \
@@ -280,5 +385,13 @@ const op_def op_rows_control[] = {
     CONTROL_ROW("If", 1, 1, if_eval),
     CONTROL_ROW("Loop", 0, -1, loop_eval),
     CONTROL_ROW("Scan", 1, -1, scan_eval),
+    {.name = "BatchedScan",
+     .domain = "tacit",
+     .min_in = 0,
+     .max_in = -1,
+     .min_out = 0,
+     .max_out = -1,
+     .flags = OP_CONTROL | OP_ANY_KIND,
+     .eval = batched_scan_eval},
     {0},
 };
