@@ -12,6 +12,10 @@
     F(cast)                                                                                        \
     F(compare)                                                                                     \
     F(contraction)                                                                                 \
+    F(contrib)                                                                                     \
+    F(contrib_attention)                                                                           \
+    F(contrib_gqa)                                                                                 \
+    F(contrib_matmul)                                                                              \
     F(control)                                                                                     \
     F(conv)                                                                                        \
     F(conv_other)                                                                                  \

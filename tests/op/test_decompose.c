@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A node and what its decompose rule builds compute the same. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "support/one_node.h"
+
+typedef struct random_inputs {
+    rng r;
+    double values[4096];
+} random_inputs;
+
+static void add(one_node *t, random_inputs *v, int32_t rank, const int64_t *dims)
+{
+    int64_t count = 1;
+    for (int32_t i = 0; i < rank; i++)
+        count *= dims[i];
+    assert_true(count <= 4096);
+    for (int64_t i = 0; i < count; i++)
+        v->values[i] = rng_range(&v->r, -2, 2);
+    one_node_in(t, TACIT_F32, rank, dims, v->values);
+}
+
+static void check(one_node *t, uint32_t n_out, double tolerance)
+{
+    if (one_node_run(t, n_out) != TACIT_OK)
+        fail_msg("%s", t->err.message);
+    one_node_expect_same_decomposed(t, tolerance);
+    one_node_end(t);
+}
+
+static void norms(void **state)
+{
+    (void)state;
+    random_inputs v = {rng_seed(1), {0}};
+    one_node t;
+    for (int axis = 0; axis < 3; axis++) {
+        one_node_begin(&t, "", "LayerNormalization");
+        add(&t, &v, DIMS(2, 3, 4));
+        add(&t, &v, DIMS(4));
+        add(&t, &v, DIMS(3, 4));
+        one_node_int(&t, "axis", axis);
+        check(&t, 3, 1e-5);
+        one_node_begin(&t, "", "RMSNormalization");
+        add(&t, &v, DIMS(2, 3, 4));
+        add(&t, &v, DIMS(4));
+        one_node_int(&t, "axis", axis);
+        check(&t, 1, 1e-5);
+        one_node_begin(&t, "", axis ? "Softmax" : "LogSoftmax");
+        add(&t, &v, DIMS(2, 3, 4));
+        one_node_int(&t, "axis", axis);
+        check(&t, 1, 1e-5);
+    }
+    one_node_begin(&t, "", "MeanVarianceNormalization");
+    add(&t, &v, DIMS(2, 3, 4, 5));
+    check(&t, 1, 1e-5);
+    for (int by_group = 0; by_group < 2; by_group++) {
+        one_node_begin(&t, "", "GroupNormalization");
+        add(&t, &v, DIMS(2, 6, 4));
+        add(&t, &v, DIMS(by_group ? 3 : 6));
+        add(&t, &v, DIMS(by_group ? 3 : 6));
+        one_node_int(&t, "num_groups", 3);
+        check(&t, 1, 1e-5);
+    }
+    one_node_begin(&t, "", "InstanceNormalization");
+    add(&t, &v, DIMS(2, 3, 4));
+    add(&t, &v, DIMS(3));
+    add(&t, &v, DIMS(3));
+    check(&t, 1, 1e-5);
+}
+
+static const char *const activations[] = {"none", "relu",    "gelu", "gelu_tanh",
+                                          "silu", "sigmoid", "tanh", "clip"};
+
+static void fused_contractions(void **state)
+{
+    (void)state;
+    random_inputs v = {rng_seed(2), {0}};
+    for (int k = 0; k < 8 * 4; k++) {
+        bool ta = k & 1, tb = k >> 1 & 1, last = k & 1;
+        one_node t;
+        one_node_begin(&t, "tacit", "MatMul");
+        add(&t, &v, 3, ta ? (int64_t[]){2, 4, 3} : (int64_t[]){2, 3, 4});
+        add(&t, &v, 2, tb ? (int64_t[]){5, 4} : (int64_t[]){4, 5});
+        add(&t, &v, DIMS(5));
+        add(&t, &v, DIMS(2, 3, 5));
+        one_node_int(&t, "trans_a", ta);
+        one_node_int(&t, "trans_b", tb);
+        one_node_float(&t, "alpha", k & 4 ? 0.5 : 1);
+        one_node_string(&t, "activation", activations[k / 4]);
+        one_node_float(&t, "act_min", -0.5);
+        one_node_float(&t, "act_max", 0.75);
+        one_node_int(&t, "activation_last", last);
+        check(&t, 1, 1e-5);
+    }
+    for (int k = 0; k < 8; k++) {
+        one_node t;
+        one_node_begin(&t, "tacit", "Conv");
+        add(&t, &v, DIMS(2, 4, 5, 5));
+        add(&t, &v, DIMS(6, 2, 3, 3));
+        if (k & 1)
+            add(&t, &v, DIMS(6));
+        one_node_int(&t, "group", 2);
+        one_node_ints(&t, "pads", 4, (int64_t[]){1, 0, 1, 2});
+        one_node_ints(&t, "strides", 2, (int64_t[]){2, 1});
+        one_node_string(&t, "activation", activations[k]);
+        check(&t, 1, 1e-5);
+        one_node_begin(&t, "tacit", "Gated");
+        add(&t, &v, DIMS(3, 4));
+        add(&t, &v, DIMS(3, 4));
+        one_node_string(&t, "activation", activations[k]);
+        check(&t, 1, 1e-5);
+    }
+}
+
+static void fused_attention_and_norm(void **state)
+{
+    (void)state;
+    random_inputs v = {rng_seed(3), {0}};
+    for (int k = 0; k < 16; k++) {
+        one_node t;
+        one_node_begin(&t, "tacit", "Attention");
+        add(&t, &v, DIMS(2, 4, 3, 8));
+        add(&t, &v, DIMS(2, k & 1 ? 2 : 4, 5, 8));
+        add(&t, &v, DIMS(2, k & 1 ? 2 : 4, 5, 6));
+        if (k & 2)
+            add(&t, &v, DIMS(2, 1, 3, 5));
+        one_node_float(&t, "scale", 0.35);
+        one_node_float(&t, "softcap", k & 8 ? 1.5 : 0);
+        one_node_int(&t, "causal", k >> 2 & 1);
+        one_node_int(&t, "causal_offset", 2);
+        one_node_int(&t, "window", k & 8 ? 2 : 0);
+        one_node_string(&t, "out_layout", k & 4 ? "bshd" : "bhsd");
+        check(&t, 1, 1e-5);
+        one_node_begin(&t, "tacit", "Norm");
+        add(&t, &v, DIMS(2, 3, 4));
+        if (k & 1)
+            add(&t, &v, DIMS(4));
+        else
+            one_node_in(&t, TACIT_F32, SCALAR, NULL);
+        if (k & 2)
+            add(&t, &v, DIMS(4));
+        else
+            one_node_in(&t, TACIT_F32, SCALAR, NULL);
+        if (k & 4)
+            add(&t, &v, DIMS(2, 3, 4));
+        one_node_int(&t, "rms", k >> 3);
+        check(&t, k & 4 ? 2 : 1, 1e-5);
+    }
+}
+
+static void contributed_ops(void **state)
+{
+    (void)state;
+    static const char *const gelus[] = {"Gelu", "QuickGelu", "BiasGelu", "FastGelu"};
+    random_inputs v = {rng_seed(4), {0}};
+    one_node t;
+    for (int k = 0; k < 4; k++) {
+        one_node_begin(&t, "com.microsoft", gelus[k]);
+        add(&t, &v, DIMS(2, 3));
+        if (k >= 2)
+            add(&t, &v, DIMS(3));
+        check(&t, 1, 1e-5);
+    }
+    for (int k = 0; k < 16; k++) {
+        bool ta = k & 1, tb = k & 2, ba = k & 4, bb = k & 8;
+        int64_t m = 3, n = 5, inner = 4, a_row = ta ? inner : m, a_last = ta ? m : inner;
+        int64_t b_row = tb ? n : inner, b_last = tb ? inner : n;
+        one_node_begin(&t, "com.microsoft", "FusedMatMul");
+        add(&t, &v, 3, ba ? (int64_t[]){a_row, 2, a_last} : (int64_t[]){2, a_row, a_last});
+        add(&t, &v, 3, bb ? (int64_t[]){b_row, 2, b_last} : (int64_t[]){2, b_row, b_last});
+        one_node_int(&t, "transA", ta);
+        one_node_int(&t, "transB", tb);
+        one_node_int(&t, "transBatchA", ba);
+        one_node_int(&t, "transBatchB", bb);
+        one_node_float(&t, "alpha", 2);
+        check(&t, 1, 1e-5);
+    }
+    one_node_begin(&t, "com.microsoft", "SkipLayerNormalization");
+    add(&t, &v, DIMS(2, 3, 4));
+    add(&t, &v, DIMS(2, 3, 4));
+    for (int i = 0; i < 3; i++)
+        add(&t, &v, DIMS(4));
+    check(&t, 4, 1e-5);
+    one_node_begin(&t, "com.microsoft", "SkipSimplifiedLayerNormalization");
+    add(&t, &v, DIMS(2, 3, 4));
+    add(&t, &v, DIMS(2, 3, 4));
+    for (int i = 0; i < 2; i++)
+        add(&t, &v, DIMS(4));
+    check(&t, 1, 1e-5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(norms),
+        cmocka_unit_test(fused_contractions),
+        cmocka_unit_test(fused_attention_and_norm),
+        cmocka_unit_test(contributed_ops),
+    };
+    return cmocka_run_group_tests_name("op decompose", tests, NULL, NULL);
+}
