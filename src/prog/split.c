@@ -92,7 +92,7 @@ static tacit_status list_tail_ports(prog_program *p, const bool *in_tail, tacit_
                 continue;
             seen[v->id] = true;
             p->tail_given[p->n_tail_given++] = v;
-            p->pinned[v->id] = true;
+            p->pinned[v->id] = !v->is_input;
         }
     /* An output that is an open-shaped input passes through the tail. */
     for (uint32_t i = 0; i < p->n_tail_wanted; i++)
