@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Known masks of attention that are a triangle or a band: they become attributes, so that a kernel
  * can skip what they hide instead of reading them. */
-#include "pass/edit.h"
-
-typedef struct band {
-    int64_t offset; /* query i sees keys up to i + offset */
-    int64_t window; /* and not those at or before i + offset - window; 0: all */
-    bool all_open;  /* the mask hides nothing */
-} band;
+#include "pass/recognise.h"
 
 /* 1: seen, 0: hidden, -1: neither (a bias that means something). */
 static int openness(const ir_tensor *t, int64_t i)
@@ -43,7 +37,7 @@ static int64_t at_least_zero(int64_t x)
 }
 
 /* Does row i show exactly what the band lets through? */
-static bool row_agrees(const band *b, int64_t i, int64_t width, int64_t low, int64_t high)
+static bool row_agrees(const pass_band *b, int64_t i, int64_t width, int64_t low, int64_t high)
 {
     int64_t last = i + b->offset < width - 1 ? i + b->offset : width - 1;
     int64_t first = b->window ? at_least_zero(i + b->offset - b->window + 1) : 0;
@@ -51,10 +45,10 @@ static bool row_agrees(const band *b, int64_t i, int64_t width, int64_t low, int
 }
 
 /* The offset shows in the first row that ends early; the window in the last that begins late. */
-static bool find_band(const ir_tensor *t, int64_t height, int64_t width, band *b)
+static bool find_band(const ir_tensor *t, int64_t height, int64_t width, pass_band *b)
 {
     bool found = false;
-    *b = (band){.all_open = true};
+    *b = (pass_band){.all_open = true};
     for (int64_t i = 0; i < height; i++) {
         int64_t low, high;
         if (!row_range(t, i * width, width, &low, &high))
@@ -88,22 +82,41 @@ static bool one_plane(const ir_tensor *t, size_t plane)
     return true;
 }
 
-static tacit_status recognise(pass_edit *e, ir_node *n)
+bool pass_match_band(const ir_value *mask, int64_t sq, int64_t sk, pass_band *b)
+{
+    const ir_tensor *t = ir_value_known(mask);
+    if (!t || t->shape.rank < 2 || sq * sk == 0 || t->shape.dims[t->shape.rank - 1] != sk ||
+        t->shape.dims[t->shape.rank - 2] != sq)
+        return false;
+    return one_plane(t, ir_dtype_bytes(t->dtype, sq * sk)) && find_band(t, sq, sk, b);
+}
+
+/* The layers of a model share their mask: the newest answer is kept. (Queries and keys cannot
+ * differ between readers of one mask unless it broadcasts, and then it is no band.) */
+typedef struct memory {
+    const ir_tensor *mask;
+    bool found;
+    pass_band band;
+} memory;
+
+static tacit_status recognise(pass_edit *e, ir_node *n, memory *last)
 {
     if (!pass_is(e, n, PASS_T_ATTENTION) || n->n_inputs < 4 || ir_attr_int(n, "causal", 0) ||
         ir_attr_int(n, "window", 0))
         return TACIT_OK;
     const ir_tensor *t = ir_value_known(n->inputs[3]);
-    if (!t || t->shape.rank < 2 || !pass_static(n->inputs[0]) || !pass_static(n->inputs[1]))
+    if (!t || !pass_static(n->inputs[0]) || !pass_static(n->inputs[1]))
         return TACIT_OK;
-    int64_t width = t->shape.dims[t->shape.rank - 1], height = t->shape.dims[t->shape.rank - 2];
-    band b;
-    if (width != pass_dim(n->inputs[1], 2) || height != pass_dim(n->inputs[0], 2) ||
-        width * height == 0 || !one_plane(t, ir_dtype_bytes(t->dtype, width * height)) ||
-        !find_band(t, height, width, &b)) {
+    if (last->mask != t) {
+        last->mask = t;
+        last->found = pass_match_band(n->inputs[3], pass_dim(n->inputs[0], 2),
+                                      pass_dim(n->inputs[1], 2), &last->band);
+    }
+    if (!last->found) {
         pass_near_miss(e, n, "the mask is known but no causal triangle or band");
         return TACIT_OK;
     }
+    pass_band b = last->band;
     pass_fusion f = {.op = PASS_T_ATTENTION, .root = n, .n_inputs = 3, .n_outputs = 1};
     memcpy(f.inputs, n->inputs, 3 * sizeof *f.inputs);
     f.outputs[0] = n->outputs[0];
@@ -122,7 +135,8 @@ tacit_status pass_causal_mask(pass_context *c)
 {
     pass_edit e;
     TRY(pass_edit_begin(&e, c));
+    memory last = {0};
     for (uint32_t i = 0, n = c->graph->nodes.count; i < n; i++)
-        TRY(recognise(&e, c->graph->nodes.data[i]));
+        TRY(recognise(&e, c->graph->nodes.data[i], &last));
     return TACIT_OK;
 }

@@ -7,6 +7,8 @@
 #include "pass/epilogue.h"
 #include "pass/recognise.h"
 
+enum { MASKS = 2 }; /* one of causality and one of padding, say */
+
 /* Q, K or V as it lies in the graph, and as the rank 4 that attention reads. */
 typedef struct operand {
     ir_value *value;
@@ -18,9 +20,13 @@ typedef struct operand {
 typedef struct attention {
     ir_node *root; /* the second product */
     operand q, k, v;
-    ir_value *mask, *out;
+    ir_value *masks[MASKS]; /* boolean or additive */
+    double fills[MASKS];    /* what a boolean mask hides with; 0 for an additive one */
+    uint32_t n_masks;
+    ir_value *out;
     double scale, softcap;
     bool causal;
+    int64_t offset, window;
     pass_set nodes;
     const char *why; /* it did not match after all */
 } attention;
@@ -125,21 +131,31 @@ static bool every_row_open(const ir_value *v)
     return count > 0;
 }
 
-/* Where(condition, scores, fill): the condition is a mask of keys to keep. */
-static bool peel_where(const pass_edit *e, attention *a, ir_node *n, ir_value **scores)
+static bool add_mask(attention *a, ir_value *mask, double fill)
 {
-    (void)e;
-    double fill;
-    if (a->mask || !pass_static(n->inputs[0]) || !is_large_negative(n->inputs[2]))
+    if (a->n_masks == MASKS || !pass_static(mask))
         return false;
-    (void)pass_scalar(n->inputs[2], &fill);
-    if (!isinf(fill) && !every_row_open(n->inputs[0])) {
+    a->masks[a->n_masks] = mask;
+    a->fills[a->n_masks++] = fill;
+    return true;
+}
+
+/* Where(condition, scores, fill): the condition is a mask of keys to keep. A row hidden in full
+ * shows its fill: minus infinity does the same in attention; a fill so low that adding a score
+ * does not change it can be added; any other must be known never to show. */
+static bool peel_where(attention *a, const ir_node *n, ir_value **scores)
+{
+    double fill;
+    if (!is_large_negative(n->inputs[2]) || !pass_scalar(n->inputs[2], &fill))
+        return false;
+    if (every_row_open(n->inputs[0])) {
+        fill = -INFINITY;
+    } else if (fill > -1e30) {
         a->why = "a row masked in full would show the finite fill of its Where";
         return false;
     }
-    a->mask = n->inputs[0];
     *scores = n->inputs[1];
-    return true;
+    return add_mask(a, n->inputs[0], fill);
 }
 
 static bool leads_to_scores(const pass_edit *e, const ir_value *v)
@@ -165,11 +181,10 @@ static bool peel_add(const pass_edit *e, attention *a, const ir_node *n, ir_valu
 {
     uint32_t side =
         leads_to_scores(e, n->inputs[0]) && pass_same_shape(n->inputs[0], n->outputs[0]) ? 0 : 1;
-    if (a->mask || !leads_to_scores(e, n->inputs[side]) || !pass_static(n->inputs[1 - side]))
+    if (!leads_to_scores(e, n->inputs[side]))
         return false;
-    a->mask = n->inputs[1 - side];
     *scores = n->inputs[side];
-    return true;
+    return add_mask(a, n->inputs[1 - side], 0);
 }
 
 /* softcap·tanh(scores / softcap) */
@@ -211,18 +226,18 @@ static bool peel(const pass_edit *e, attention *a, ir_value **scores)
         return false;
     pass_set_add(&a->nodes, n);
     if (pass_is(e, n, PASS_WHERE))
-        return peel_where(e, a, n, scores);
+        return peel_where(a, n, scores);
     if (pass_with_scalar(e, n, PASS_MUL, &x, &c)) {
         if (peel_softcap(e, a, n, c, x, scores))
             return true;
-        if (a->mask == NULL && leads_to_scores(e, x) && pass_from(e, x, PASS_ADD))
+        if (pass_from(e, x, PASS_ADD) || pass_from(e, x, PASS_WHERE))
             return false; /* the mask is scaled too */
         a->scale *= c;
         *scores = x;
         return true;
     }
     if (pass_with_scalar(e, n, PASS_DIV, &x, &c) && c != 0) {
-        if (a->mask == NULL && pass_from(e, x, PASS_ADD))
+        if (pass_from(e, x, PASS_ADD) || pass_from(e, x, PASS_WHERE))
             return false;
         a->scale /= c;
         *scores = x;
@@ -258,18 +273,89 @@ static const char *misfit(const attention *a)
     if (q[0] != k[0] || k[0] != v[0] || k[1] != v[1] || k[1] < 1 || q[1] % k[1] || k[2] != v[2] ||
         q[3] != k[3])
         return "batch, heads or sizes of Q, K and V differ";
-    if (!a->mask)
-        return NULL;
-    const ir_shape *m = &a->mask->type.shape;
     int64_t full[4] = {q[0], q[1], q[2], k[2]};
-    bool fits = m->rank <= 4 && (a->mask->type.dtype == TACIT_BOOL ||
-                                 a->mask->type.dtype == a->q.value->type.dtype);
-    for (int32_t i = 0; fits && i < m->rank; i++)
-        fits = m->dims[i] == 1 || m->dims[i] == full[4 - m->rank + i];
-    return fits ? NULL : "the mask does not broadcast over batch, heads, queries and keys";
+    for (uint32_t j = 0; j < a->n_masks; j++) {
+        const ir_type *m = &a->masks[j]->type;
+        bool fits =
+            m->shape.rank <= 4 && (m->dtype == TACIT_BOOL || m->dtype == a->q.value->type.dtype);
+        for (int32_t i = 0; fits && i < m->shape.rank; i++)
+            fits = m->shape.dims[i] == 1 || m->shape.dims[i] == full[4 - m->shape.rank + i];
+        if (!fits)
+            return "the mask does not broadcast over batch, heads, queries and keys";
+    }
+    return NULL;
 }
 
 /* --- writing ---------------------------------------------------------------------------------- */
+
+/* A scalar of the operands' type. */
+static ir_value *scalar(pass_edit *e, const attention *a, double x)
+{
+    ir_tensor *t = ir_tensor_new(e->g->memory, a->q.value->type.dtype, &(ir_shape){.rank = 0});
+    if (!t)
+        return NULL;
+    ir_store_f64(t->dtype, t->data, 0, x);
+    return ir_constant_new(e->g, NULL, t);
+}
+
+/* Of two masks, those that are bands become attributes. */
+static void take_bands(attention *a)
+{
+    uint32_t kept = 0, n = a->n_masks;
+    for (uint32_t i = 0; i < n; i++) {
+        pass_band band;
+        bool taken =
+            n > 1 && !a->causal && pass_match_band(a->masks[i], a->q.dims[2], a->k.dims[2], &band);
+        if (taken && !band.all_open) {
+            a->causal = true;
+            a->offset = band.offset;
+            a->window = band.window;
+        }
+        if (taken)
+            continue;
+        a->masks[kept] = a->masks[i];
+        a->fills[kept++] = a->fills[i];
+    }
+    a->n_masks = kept;
+}
+
+/* Where(mask, 0, fill): a boolean mask as one that is added. */
+static tacit_status additive(pass_edit *e, const attention *a, uint32_t i, ir_value **out)
+{
+    *out = a->masks[i];
+    if (a->masks[i]->type.dtype != TACIT_BOOL)
+        return TACIT_OK;
+    tacit_status status = TACIT_OK;
+    ir_value *in[3] = {a->masks[i], scalar(e, a, 0), scalar(e, a, a->fills[i])};
+    if (!in[1] || !in[2])
+        return error_memory(e->c->err, "a mask");
+    ir_node *n = pass_node(e, PASS_WHERE, a->masks[i]->name, 3, in, 0, NULL, &status);
+    *out = n ? n->outputs[0] : NULL;
+    return status;
+}
+
+/* One mask of rank 4 out of what there is, or NULL. */
+static tacit_status join_masks(pass_edit *e, attention *a, ir_value **mask)
+{
+    *mask = NULL;
+    take_bands(a);
+    if (a->n_masks == 0)
+        return TACIT_OK;
+    *mask = a->masks[0];
+    if (a->n_masks == 1 && isinf(a->fills[0]))
+        return to_rank_4(e, mask);
+    TRY(additive(e, a, 0, mask));
+    if (a->n_masks == 2) {
+        tacit_status status = TACIT_OK;
+        ir_value *in[2] = {*mask, NULL};
+        TRY(additive(e, a, 1, &in[1]));
+        ir_node *n = pass_node(e, PASS_ADD, a->root->name, 2, in, 0, NULL, &status);
+        if (!n)
+            return status;
+        *mask = n->outputs[0];
+    }
+    return to_rank_4(e, mask);
+}
 
 /* A following [B,H,S,D] → [B,S,H,D] transpose is only another way to store the result. */
 static ir_node *merge_transpose(const pass_edit *e, const attention *a)
@@ -307,20 +393,22 @@ static tacit_status write_reshaped(pass_edit *e, const attention *a, const pass_
     return TACIT_OK;
 }
 
-static tacit_status write_attention(pass_edit *e, const attention *a)
+static tacit_status write_attention(pass_edit *e, attention *a)
 {
     pass_fusion f = {.op = PASS_T_ATTENTION, .root = a->root, .nodes = a->nodes, .n_outputs = 1};
     TRY(operand_view(e, &a->q, &f.inputs[0]));
     TRY(operand_view(e, &a->k, &f.inputs[1]));
     TRY(operand_view(e, &a->v, &f.inputs[2]));
-    f.inputs[3] = a->mask;
-    f.n_inputs = a->mask ? 4 : 3;
-    if (a->mask)
-        TRY(to_rank_4(e, &f.inputs[3]));
+    TRY(join_masks(e, a, &f.inputs[3]));
+    f.n_inputs = f.inputs[3] ? 4 : 3;
     f.outputs[0] = a->out;
     pass_fusion_float(&f, "scale", a->scale);
     if (a->causal)
         pass_fusion_int(&f, "causal", 1);
+    if (a->offset)
+        pass_fusion_int(&f, "causal_offset", a->offset);
+    if (a->window)
+        pass_fusion_int(&f, "window", a->window);
     if (a->softcap != 0)
         pass_fusion_float(&f, "softcap", a->softcap);
     ir_node *t = a->q.value->type.shape.rank == 4 ? merge_transpose(e, a) : NULL;
@@ -407,7 +495,9 @@ static tacit_status fuse_onnx(pass_edit *e, ir_node *n)
         !operand_set(&a.k, n->inputs[1], false, kv_heads) ||
         !operand_set(&a.v, n->inputs[2], false, kv_heads))
         return TACIT_OK;
-    a.mask = n->n_inputs > 3 ? n->inputs[3] : NULL;
+    if (n->n_inputs > 3 && n->inputs[3] &&
+        !add_mask(&a, n->inputs[3], n->inputs[3]->type.dtype == TACIT_BOOL ? -INFINITY : 0))
+        return TACIT_OK;
     a.causal = ir_attr_int(n, "is_causal", 0) != 0;
     a.softcap = ir_attr_float(n, "softcap", 0);
     a.scale = ir_attr_float(n, "scale", 0);

@@ -104,16 +104,28 @@ typedef struct runner {
     uint64_t settled[PASS_COUNT]; /* 1 + the version a pass last left alone */
 } runner;
 
+/* A pass that changed nothing may have made nodes and constants for a rewrite that was refused. */
+static tacit_status forget_attempts(pass_context *c, uint32_t nodes, uint32_t values)
+{
+    if (c->graph->nodes.count == nodes && c->graph->values.count == values)
+        return TACIT_OK;
+    for (uint32_t i = nodes; i < c->graph->nodes.count; i++)
+        ir_node_kill(c->graph->nodes.data[i]);
+    return ir_graph_sweep(c->graph, c->err);
+}
+
 static tacit_status run_pass(runner *r, uint32_t i)
 {
     r->c.rewrites = 0;
     r->c.name = table[i].name;
-    uint32_t before = r->c.graph->nodes.count;
+    uint32_t before = r->c.graph->nodes.count, values = r->c.graph->values.count;
     uint64_t start = now();
     tacit_status status = table[i].run(&r->c);
     arena_free(r->c.scratch);
     if (status == TACIT_OK && r->c.rewrites)
         status = ir_graph_sort(r->c.graph, r->c.err);
+    else if (status == TACIT_OK)
+        status = forget_attempts(&r->c, before, values);
     if (status != TACIT_OK)
         return error_context(r->c.err, status, "pass %s", table[i].name);
     if (!r->c.rewrites) {

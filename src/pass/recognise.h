@@ -10,4 +10,14 @@
 bool pass_match_softmax(const pass_edit *e, const ir_value *y, ir_value **x, int32_t *axis,
                         pass_set *s);
 
+/* A mask that lets query i see the keys from i + offset - window + 1 to i + offset. */
+typedef struct pass_band {
+    int64_t offset;
+    int64_t window; /* 0: from the first key on */
+    bool all_open;  /* it hides nothing at all */
+} pass_band;
+/* The known mask, boolean or additive, is a band over sq queries and sk keys, the same in every
+ * batch and head. */
+bool pass_match_band(const ir_value *mask, int64_t sq, int64_t sk, pass_band *band);
+
 #endif
