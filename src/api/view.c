@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/internal.h"
+#include "api/view_html.h"
 #include "ir/text.h"
 
 tacit_status api_text(sbuf *text, char **out, tacit_error *err)
@@ -215,10 +216,14 @@ tacit_status tacit_program_view(const tacit_program *program, tacit_view_kind ki
         return error_set(err, TACIT_ERR_ARGUMENT,
                          "tacit_program_view: program and out must not be NULL");
     *out = NULL;
-    if (format != TACIT_FORMAT_TEXT && format != TACIT_FORMAT_JSON)
-        return error_set(err, TACIT_ERR_ARGUMENT, "unknown format %d", (int)format);
     sbuf text, graph;
     sbuf_init(&text, NULL);
+    if (format == TACIT_FORMAT_HTML) {
+        api_view_html(program->prog, &program->passes, &text);
+        return api_text(&text, out, err);
+    }
+    if (format != TACIT_FORMAT_TEXT && format != TACIT_FORMAT_JSON)
+        return error_set(err, TACIT_ERR_ARGUMENT, "unknown format %d", (int)format);
     tacit_status status = TACIT_OK;
     switch (kind) {
     case TACIT_VIEW_GRAPH:

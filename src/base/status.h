@@ -43,9 +43,9 @@ void error_record(tacit_error *err, tacit_status status, const char *format, ...
 void error_prefix(tacit_error *err, tacit_status status, const char *format, ...) PRINTF_LIKE(3, 4);
 
 /* The out-of-memory error, with what the memory was for. */
-static inline tacit_status error_memory(tacit_error *err, const char *what)
+static inline tacit_status error_memory(tacit_error *error, const char *what)
 {
-    return error_set(err, TACIT_ERR_MEMORY, "out of memory: %s", what);
+    return error_set(error, TACIT_ERR_MEMORY, "out of memory: %s", what);
 }
 
 #endif

@@ -10,9 +10,15 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *summary;
 } commands[] = {
-    {"conformance", cmd_conformance, "run the ONNX conformance cases below a folder"},
+    {"bench", cmd_bench, "time a model, alone or against ONNX Runtime"},
+    {"compare", cmd_compare, "run two ways, find the first node where they part"},
+    {"conformance", cmd_conformance, "run the ONNX conformance suite"},
     {"example", cmd_example, "write a well-known architecture with seeded weights"},
+    {"explain", cmd_explain, "why each node became what it is"},
     {"ops", cmd_ops, "print the op table"},
+    {"profile", cmd_profile, "where the time of a run goes"},
+    {"run", cmd_run, "run a model once"},
+    {"show", cmd_show, "the graph, the passes, the memory plan, the program"},
     {NULL, NULL, NULL}, /* rows in alphabetical order above this one */
 };
 

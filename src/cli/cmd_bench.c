@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tacit bench: time a model, alone or interleaved with ONNX Runtime. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "base/progress.h"
+#include "cli/ort.h"
+
+static int by_value(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+typedef struct timing {
+    uint64_t *ns;
+    uint32_t count;
+} timing;
+
+static double quantile_ms(const timing *t, double q)
+{
+    return (double)t->ns[(uint32_t)(q * (double)(t->count - 1) + 0.5)] / 1e6;
+}
+
+static bool timing_init(timing *t, int64_t runs)
+{
+    t->ns = calloc((size_t)runs, sizeof *t->ns);
+    return t->ns != NULL;
+}
+
+typedef struct bench {
+    cli_job job;
+    timing ours, theirs;
+    ort_peer peer;
+    bool has_peer;
+    double our_open, their_open; /* seconds: load + compile */
+    int64_t runs;
+} bench;
+
+static int measure(bench *b)
+{
+    progress bar;
+    progress_begin(&bar, "bench", (uint64_t)b->runs);
+    int code = cli_job_run(&b->job); /* warm */
+    char why[256] = "";
+    uint64_t ns;
+    if (code < 0 && b->has_peer && !ort_run(&b->peer, &ns, why))
+        code = cli_fail("bench", "%s", why);
+    for (int64_t i = 0; code < 0 && i < b->runs; i++) {
+        uint64_t start = clock_ns();
+        code = cli_job_run(&b->job);
+        b->ours.ns[b->ours.count++] = clock_ns() - start;
+        if (code < 0 && b->has_peer) {
+            if (!ort_run(&b->peer, &ns, why))
+                code = cli_fail("bench", "%s", why);
+            b->theirs.ns[b->theirs.count++] = ns;
+        }
+        if (cli_interrupted && code < 0)
+            code = cli_fail("bench", "interrupted");
+        progress_update(&bar, (uint64_t)i + 1, NULL);
+    }
+    progress_end(&bar);
+    return code;
+}
+
+static void report(bench *b, bool json)
+{
+    qsort(b->ours.ns, b->ours.count, sizeof(uint64_t), by_value);
+    double ours = quantile_ms(&b->ours, 0.5), theirs = 0;
+    if (b->has_peer) {
+        qsort(b->theirs.ns, b->theirs.count, sizeof(uint64_t), by_value);
+        theirs = quantile_ms(&b->theirs, 0.5);
+    }
+    if (json) {
+        printf("{\"median_ms\":%.4f,\"p10_ms\":%.4f,\"p90_ms\":%.4f,\"open_ms\":%.2f", ours,
+               quantile_ms(&b->ours, 0.1), quantile_ms(&b->ours, 0.9), b->our_open * 1e3);
+        if (b->has_peer)
+            printf(",\"peer\":\"onnxruntime %s\",\"peer_median_ms\":%.4f,\"peer_open_ms\":%.2f,"
+                   "\"ratio\":%.3f",
+                   b->peer.version, theirs, b->their_open * 1e3, theirs / ours);
+        printf("}\n");
+        return;
+    }
+    printf("tacit        median %.3f ms  (p10 %.3f, p90 %.3f, %u runs), open %.1f ms\n", ours,
+           quantile_ms(&b->ours, 0.1), quantile_ms(&b->ours, 0.9), b->ours.count,
+           b->our_open * 1e3);
+    if (b->has_peer)
+        printf("onnxruntime  median %.3f ms  (p10 %.3f, p90 %.3f), open %.1f ms  [%s]\n"
+               "ratio        %.2fx run, %.2fx open (above 1: tacit is faster)\n",
+               theirs, quantile_ms(&b->theirs, 0.1), quantile_ms(&b->theirs, 0.9),
+               b->their_open * 1e3, b->peer.version, theirs / ours, b->their_open / b->our_open);
+}
+
+static int start_peer(bench *b, const char *path, int threads)
+{
+    char why[256] = "";
+    if (!ort_start(&b->peer, why))
+        return cli_fail("bench", "%s (scripts/setup makes .venv with onnxruntime)", why);
+    b->has_peer = true;
+    if (!ort_open(&b->peer, path, threads, false, b->job.inputs, b->job.n_inputs, &b->their_open,
+                  why))
+        return cli_fail("bench", "%s", why);
+    return -1;
+}
+
+int cmd_bench(int argc, char **argv)
+{
+    cli_compile compile = {0};
+    cli_list inputs = {0};
+    const char *path = NULL, *against = NULL;
+    int64_t seed = 1;
+    bool json = false;
+    bench b = {.runs = 20};
+    const cli_option options[] = {
+        {"--runs", CLI_INT, &b.runs, "N", "timed runs (default 20)"},
+        {"--vs", CLI_STRING, &against, "ort", "also time ONNX Runtime, runs interleaved"},
+        {"--input", CLI_LIST, &inputs, "NAME=VALUE", "FILE.npy, random or zeros; repeatable"},
+        {"--seed", CLI_INT, &seed, "N", "seed of random inputs (default 1)"},
+        {"--json", CLI_FLAG, &json, NULL, "machine-readable"},
+        CLI_COMPILE_OPTIONS(&compile),
+    };
+    const cli_usage usage = {"bench",
+                             "MODEL [--runs N] [--vs ort] [options]",
+                             "Median time of a run, and of opening (load and compile).",
+                             options,
+                             CLI_COUNT(options),
+                             1,
+                             1};
+    int code = cli_parse(&usage, argc, argv, &path, NULL);
+    if (code >= 0)
+        return code;
+    if (b.runs < 1 || b.runs > 1000000)
+        return cli_usage_error("bench", "--runs is 1 to 1000000");
+    if (against && strcmp(against, "ort") != 0)
+        return cli_usage_error("bench", "--vs is ort, not '%s'", against);
+    if (!timing_init(&b.ours, b.runs) || !timing_init(&b.theirs, b.runs))
+        return cli_fail("bench", "out of memory");
+    code = cli_job_open(&b.job, "bench", path, &compile, &inputs, seed);
+    b.our_open = (double)(b.job.load_ns + b.job.compile_ns) / 1e9;
+    bool tasks = compile.exec && strcmp(compile.exec, "tasks") == 0;
+    int threads = !tasks ? 1 : compile.threads > 0 ? (int)compile.threads : (int)cpu_count();
+    if (code < 0 && against)
+        code = start_peer(&b, path, threads);
+    if (code < 0)
+        code = measure(&b);
+    if (code < 0) {
+        report(&b, json);
+        code = CLI_OK;
+    }
+    ort_stop(&b.peer);
+    cli_job_close(&b.job);
+    free(b.ours.ns);
+    free(b.theirs.ns);
+    return code;
+}
