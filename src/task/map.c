@@ -82,10 +82,11 @@ static uint64_t record_id(const task_map *m, const task_record *r)
     return tail + (uint64_t)(int64_t)(int32_t)(r->task - (uint32_t)tail);
 }
 
+/* Neighbouring granules share cache lines, in runs of 64; longer strides are spread. */
 static inline uint32_t bucket_of(const task_map *m, uint32_t storage, uint64_t granule)
 {
-    uint64_t key = (granule + ((uint64_t)storage << 40)) * 0x9e3779b97f4a7c15u;
-    return (uint32_t)(key >> 32) & m->bucket_mask;
+    uint32_t low = (uint32_t)granule, high = (uint32_t)(granule >> 6);
+    return (low + high * 0x9e3779b1u + storage * 0x85ebca6bu) & m->bucket_mask;
 }
 
 static inline uint32_t base_hash(const task_map *m, const void *base)
@@ -216,8 +217,26 @@ static void pool_scan(task_map *m, uint32_t storage, const task_region *q)
     }
 }
 
-void task_map_query(task_map *m, const task_region *q)
+/* Buckets first..last, which are many. */
+static void query_wide(task_map *m, uint32_t storage, const task_region *q, uint64_t first,
+                       uint64_t last)
 {
+    if (last - first > SCAN_LIMIT && last - first > m->capacity / 4) {
+        pool_scan(m, storage, q);
+        return;
+    }
+    for (uint64_t g = first; g <= last; g++) {
+        uint32_t *heads = &m->heads[2 * (size_t)bucket_of(m, storage, g)];
+        if (heads[0])
+            chain_scan(m, &heads[0], storage, q, true);
+        if (q->writes && heads[1])
+            chain_scan(m, &heads[1], storage, q, false);
+    }
+}
+
+void task_map_query(task_map *m, task_region *q)
+{
+    q->storage = 0;
     if (!q->base || q->low == q->high || q->fresh)
         return;
     uint32_t storage = storage_find(m, q->base);
@@ -225,25 +244,27 @@ void task_map_query(task_map *m, const task_region *q)
         return;
     task_storage *s = &m->storages[storage];
     s->records++; /* keeps the storage while its last record may go */
+    uint64_t first = q->low >> s->granule, last = (q->high - 1) >> s->granule;
     if (s->wide_writers)
         chain_scan(m, &s->wide_writers, storage, q, true);
     if (q->writes && s->wide_readers)
         chain_scan(m, &s->wide_readers, storage, q, false);
-    uint64_t first = q->low >> s->granule, last = (q->high - 1) >> s->granule;
-    uint64_t back = s->span - 1u;
-    first = first > back ? first - back : 0;
-    uint64_t end = s->high ? (s->high - 1) >> s->granule : 0;
-    last = last < end ? last : end;
-    if (first <= last && last - first > SCAN_LIMIT && last - first > m->capacity / 4) {
-        pool_scan(m, storage, q);
+    if (first == last && s->span == 1) { /* tiles: the usual case */
+        uint32_t bucket = bucket_of(m, storage, first);
+        uint32_t *heads = &m->heads[2 * (size_t)bucket];
+        if (heads[0])
+            chain_scan(m, &heads[0], storage, q, true);
+        if (q->writes && heads[1])
+            chain_scan(m, &heads[1], storage, q, false);
+        q->storage = storage;
+        q->bucket = bucket;
+        q->granule = s->granule;
     } else {
-        for (uint64_t g = first; g <= last; g++) {
-            uint32_t *heads = &m->heads[2 * (size_t)bucket_of(m, storage, g)];
-            if (heads[0])
-                chain_scan(m, &heads[0], storage, q, true);
-            if (q->writes && heads[1])
-                chain_scan(m, &heads[1], storage, q, false);
-        }
+        uint64_t back = s->span - 1u, end = s->high ? (s->high - 1) >> s->granule : 0;
+        first = first > back ? first - back : 0;
+        last = last < end ? last : end;
+        if (first <= last)
+            query_wide(m, storage, q, first, last);
     }
     if (--s->records == 0)
         storage_drop(m, storage);
@@ -317,21 +338,55 @@ static void storage_refine(task_map *m, uint32_t storage, uint8_t granule)
 
 static uint8_t granule_for(uint64_t bytes)
 {
-    uint8_t g = MIN_GRANULE;
-    while (g < 62 && ((uint64_t)1 << g) < bytes)
-        g++;
-    return g;
+    if (bytes <= (uint64_t)1 << MIN_GRANULE)
+        return MIN_GRANULE;
+    return (uint8_t)(64 - __builtin_clzll(bytes - 1));
+}
+
+/* Take a record from the pool and fill it. */
+static uint32_t record_make(task_map *m, const task_region *q, uint32_t storage, uint32_t task)
+{
+    uint32_t i = m->free_record, box = 0;
+    task_record *r = &m->records[i];
+    m->free_record = r->next;
+    if (__builtin_expect(q->box.rank && m->free_box, 0)) {
+        box = m->free_box;
+        m->free_box = m->boxes[box].first[0];
+        m->boxes[box] = q->box;
+    }
+    r->low = q->low;
+    r->high = q->high;
+    r->task = task;
+    r->storage = storage;
+    r->flags = box | (q->writes ? TASK_RECORD_WRITER : 0);
+    m->storages[storage].records++;
+    if (m->storages[storage].high < q->high)
+        m->storages[storage].high = q->high;
+    if (++m->used > m->high_used)
+        m->high_used = m->used;
+    return i;
 }
 
 void task_map_insert(task_map *m, const task_region *q, uint32_t task)
 {
     if (!q->base || q->low == q->high || (!q->writes && q->no_war))
         return;
-    uint32_t storage = storage_find(m, q->base);
+    uint32_t storage = q->storage;
+    uint64_t bytes = q->high - q->low;
+    if (storage && m->storages[storage].base == q->base &&
+        m->storages[storage].granule == q->granule &&
+        2 * bytes > (uint64_t)1 << q->granule) { /* where the query looked */
+        uint32_t i = record_make(m, q, storage, task);
+        uint32_t *head = &m->heads[2 * (size_t)q->bucket + !q->writes];
+        m->records[i].next = *head;
+        *head = i;
+        return;
+    }
+    storage = storage_find(m, q->base);
     if (!storage)
         storage = storage_make(m, q->base);
     task_storage *s = &m->storages[storage];
-    uint8_t granule = granule_for(q->high - q->low);
+    uint8_t granule = granule_for(bytes);
     if (granule < s->granule) {
         /* Few granules to walk, or few refinements: a granule only shrinks. */
         if (s->records && ((s->high >> s->granule) <= 4 * (uint64_t)s->records + 64))
@@ -339,26 +394,7 @@ void task_map_insert(task_map *m, const task_region *q, uint32_t task)
         else if (!s->records)
             s->granule = granule;
     }
-    uint32_t i = m->free_record;
-    task_record *r = &m->records[i];
-    m->free_record = r->next;
-    uint32_t box = 0;
-    if (q->box.rank && m->free_box) {
-        box = m->free_box;
-        m->free_box = m->boxes[box].first[0];
-        m->boxes[box] = q->box;
-    }
-    *r = (task_record){.low = q->low,
-                       .high = q->high,
-                       .task = task,
-                       .storage = storage,
-                       .flags = box | (q->writes ? TASK_RECORD_WRITER : 0)};
-    s->records++;
-    if (s->high < q->high)
-        s->high = q->high;
-    if (++m->used > m->high_used)
-        m->high_used = m->used;
-    record_hang(m, i);
+    record_hang(m, record_make(m, q, storage, task));
 }
 
 /* ---- sweeping ----------------------------------------------------------------------------- */
@@ -378,6 +414,8 @@ static void chain_sweep(task_map *m, uint32_t *link)
 
 void task_map_sweep(task_map *m, uint32_t buckets)
 {
+    if (!m->used)
+        return;
     for (; buckets; buckets--) {
         uint32_t b = m->sweep++ & m->bucket_mask;
         if (m->heads[2 * (size_t)b])

@@ -33,6 +33,8 @@ typedef struct task_region {
     task_box box;
     bool reads, writes, fresh; /* fresh: nobody else can know this memory */
     bool no_war, dense;        /* dense: every byte of [low, high) is touched */
+    uint8_t granule;           /* what the query found, so that insertion need not look again */
+    uint32_t storage, bucket;  /* storage 0: several buckets, or nothing known */
 } task_region;
 
 #define TASK_SEALED 0xffffffffu     /* successor list of a completed task */
@@ -122,7 +124,7 @@ tacit_status task_map_init(task_map *m, const tacit_allocator *allocator, task_f
 tacit_status task_map_grow(task_map *m, tacit_error *err);
 void task_map_free(task_map *m);
 /* Report every task `r` has to wait for, and remember what it will cover. */
-void task_map_query(task_map *m, const task_region *r);
+void task_map_query(task_map *m, task_region *r);
 /* After all queries of a task: drop the covered, then insert. Enough records must be free. */
 void task_map_drop_covered(task_map *m);
 void task_map_forget_covered(task_map *m);

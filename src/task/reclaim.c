@@ -203,7 +203,7 @@ tacit_status task_reserve(tacit_task_runtime *rt, uint64_t bytes, uint32_t recor
     if (UNLIKELY(rt->next % TASK_RECLAIM_EVERY == 0)) {
         task_reclaim(rt);
         drop_completed(rt);
-        task_map_sweep(&rt->map, 2 * TASK_RECLAIM_EVERY);
+        task_map_sweep(&rt->map, TASK_RECLAIM_EVERY / 4);
         measure(rt);
     }
     if (LIKELY(short_now(rt, &n) == TACIT_TASK_RESOURCES))

@@ -154,6 +154,7 @@ static void fill_values(tacit_task_runtime *rt, const tacit_task_desc *desc, uin
             r->low = 0;
             r->high = a->bytes;
             r->dense = r->fresh = true;
+            r->storage = 0;
             r->box.rank = 0;
             values[p].data = block;
             block += align_up(a->bytes, TACIT_TASK_ALIGN);
@@ -204,7 +205,8 @@ static void fill_slot(tacit_task_runtime *rt, const tacit_task_desc *desc, uint6
     s->status = 0;
     s->value_count = (uint8_t)desc->param_count;
     s->retain_count = (uint8_t)rt->retain_count;
-    cold->predicate = desc->predicate;
+    if (desc->predicate)
+        cold->predicate = desc->predicate;
     unsigned char *block = take_block(rt, id, bytes);
     uint32_t *retains = s->retain;
     tacit_task_value *values = cold->values;
@@ -316,6 +318,7 @@ static void commit(tacit_task_runtime *rt, const tacit_task_desc *desc, uint64_t
     rt->next = id + 1;
     STORE(&rt->submitted, rt->next - rt->first_id, RELAXED);
     __builtin_prefetch(&rt->slots[(index + 12) & rt->mask], 1, 3);
+    __builtin_prefetch(&rt->cold[(index + 12) & rt->mask], 1, 3);
     if (link_producers(rt, index))
         task_ready(rt, index);
     else if (rt->held_count && ++rt->since_publish >= TASK_BATCH)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * One test per bug that task runtimes of this kind are known to have had. */
+#include "task/task.h"
+
 #include "task/util.h"
 
 static tacit_status put(const tacit_task_call *call)
@@ -366,8 +368,7 @@ static void r16_retirement_is_not_capped_by_completion_order(void **state)
     drained(rt);
 }
 
-/* 17, false sharing of queue fields, is a matter of layout. */
-#include "task/task.h"
+/* False sharing of queue fields is a matter of layout. */
 static void r17_queue_ends_have_cache_lines_of_their_own(void **state)
 {
     (void)state;
