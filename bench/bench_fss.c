@@ -79,6 +79,7 @@ static bool gate_open(gate_run *g, world *w, fss_gate gate)
         g->in[v] = mem_alloc(NULL, gate.count * 8);
         g->mask[v] = mem_alloc(NULL, gate.count * 8);
     }
+    rows += 2u * g->info.digits.rows; /* what step 0 writes, and what step 1 takes as opened */
     g->out = mem_alloc_zero(NULL, rows * gate.count * 8);
     if (!g->key[0] || !g->key[1] || !g->in[0] || !g->in[1] || !g->mask[0] || !g->mask[1] || !g->out)
         return false;
@@ -149,6 +150,43 @@ static double cmp12(void *w)
 {
     return gate_rate(w, (fss_gate){.kind = FSS_DRELU, .in_bits = 13, .count = 1 << 18}, false) /
            1e6;
+}
+/* Both steps of a comparison by digits: opening the digits, then combining them. */
+static void digits_once(void *ctx)
+{
+    gate_run *g = ctx;
+    for (unsigned step = 0; step < 2; step++)
+        fss_gate_step(&g->w->party, &g->gate, &g->info, step, &g->io, 0, g->gate.count);
+}
+static double digits(world *w, unsigned bits, bool deal)
+{
+    gate_run g;
+    double rate = 0;
+    fss_gate gate = {.kind = FSS_DRELU,
+                     .id = 1,
+                     .in_bits = (uint8_t)(bits + 1),
+                     .digits = true,
+                     .count = 1 << 15};
+    if (gate_open(&g, w, gate)) {
+        deal_once(&g);
+        memset(g.out, 0, gate.count * g.info.digits.rows * 8);
+        g.io.opened[0] = g.out + (size_t)g.info.digits.rows * gate.count;
+        rate = best_rate(deal ? deal_once : digits_once, &g, (double)gate.count, 0.05) / 1e6;
+    }
+    gate_close(&g);
+    return rate;
+}
+static double digits33(void *w)
+{
+    return digits(w, 33, false);
+}
+static double digits12(void *w)
+{
+    return digits(w, 12, false);
+}
+static double keygen_digits33(void *w)
+{
+    return digits(w, 33, true);
 }
 static double keygen33(void *w)
 {
@@ -238,8 +276,11 @@ static const entry entries[] = {
     {"fss/dpf_cmp20", cmp20, "M/s", 40, "target"},
     {"fss/dpf_cmp33_cache", cmp33_cache, "M/s", 31, "prototype, Ice Lake"},
     {"fss/dpf_cmp12", cmp12, "M/s", 82, "prototype, Ice Lake"},
+    {"fss/digits_cmp33", digits33, "M/s", 15, "target of the tree"},
+    {"fss/digits_cmp12", digits12, "M/s", 40, "target of the tree at 20 bits"},
     {"fss/gap_trunc", gap_eval, "M/s", 82, "prototype comparison, Ice Lake"},
     {"fss/keygen_cmp33", keygen33, "M/s", 1, "target"},
+    {"fss/keygen_digits33", keygen_digits33, "M/s", 1, "target"},
     {"fss/keygen_cmp20", keygen20, "M/s", 2.16, "myl7/fss 20-bit gen, Ice Lake"},
     {"fss/keygen_gap", keygen_gap, "M/s", 2.16, "myl7/fss 20-bit gen, Ice Lake"},
     {"fss/lut8", lut8, "M/s", 58, "prototype sum alone, Ice Lake"},

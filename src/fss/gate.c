@@ -30,8 +30,20 @@ tacit_status gate_error(const fss_gate *gate, tacit_error *err, const char *form
 
 unsigned info_item(fss_info *info, unsigned type, unsigned bits, unsigned repeat)
 {
-    info->item[info->items] = (fss_item){(uint8_t)type, (uint8_t)bits, (uint16_t)repeat, {0, 0}};
+    info->item[info->items] =
+        (fss_item){.type = (uint8_t)type, .bits = (uint8_t)bits, .repeat = (uint16_t)repeat};
     return info->items++;
+}
+
+unsigned info_compare(const fss_gate *gate, fss_info *info, unsigned bits, unsigned evals)
+{
+    if (!gate->digits || !evals || bits <= FSS_LEAF_BITS || bits > DIGITS_MAX_BITS)
+        return info_item(info, FSS_ITEM_TREE, bits, evals ? 1 : 0);
+    unsigned item = info_item(info, FSS_ITEM_DIGITS, bits, evals);
+    info->item[item].row = info->digits.rows;
+    info->digits.rows = (uint16_t)(info->digits.rows + digits_rows(&info->item[item]));
+    info->digits.bits = 1;
+    return item;
 }
 
 void info_input(fss_info *info, unsigned bits, bool needs_share)
@@ -58,13 +70,13 @@ static void item_bytes(const fss_suite *suite, const fss_gate *gate, const fss_i
     bytes[0] = bytes[1] = 0;
     if (item->type == FSS_ITEM_WORD)
         bytes[1] = item->repeat * fss_pack_bytes(item->bits, gate->count);
+    if (item->type == FSS_ITEM_DIGITS)
+        bytes[1] = digits_bytes(item, gate->count);
     if (item->type == FSS_ITEM_TREE && item->repeat) {
         if (item->bits > FSS_LEAF_BITS)
             bytes[0] = bytes[1] = fss_dpf_bytes(suite->tree, item->bits, gate->count);
-        else if (item->bits == FSS_LEAF_BITS)
-            bytes[1] = 2 * fss_pack_bytes(64, gate->count);
         else
-            bytes[1] = fss_pack_bytes(1u << item->bits, gate->count);
+            bytes[1] = string_bytes(1u << item->bits, gate->count);
     }
 }
 
@@ -91,9 +103,24 @@ tacit_status fss_gate_info(const fss_suite *suite, const fss_gate *gate, fss_inf
             info->key_bytes[b] += bytes[b == gate->heavy];
         }
     }
+    if (info->digits.rows)
+        info->steps++;
+    info->wire_bits = (uint64_t)gate->count * info->digits.rows;
     for (unsigned v = 0; v < info->inner_vectors; v++)
         info->wire_bits += (uint64_t)gate->count * info->inner[v].rows * info->inner[v].bits;
     return TACIT_OK;
+}
+
+unsigned fss_step_vectors(const fss_info *info, unsigned step, fss_vector v[2])
+{
+    bool last = step + 1u == info->steps;
+    if (info->digits.rows && step == 0) {
+        v[0] = info->digits;
+        return 1;
+    }
+    v[0] = last ? info->out[0] : info->inner[0];
+    v[1] = last ? info->out[1] : info->inner[1];
+    return last ? info->out_vectors : info->inner_vectors;
 }
 
 /* Hash calls of one element's trees: a walk per threshold, or the whole tree of a look-up. */
@@ -154,7 +181,11 @@ tacit_status fss_gate_deal(const fss_dealer *dealer, const fss_gate *gate, const
 void fss_gate_step(const fss_party *party, const fss_gate *gate, const fss_info *info,
                    unsigned step, const fss_io *io, size_t begin, size_t end)
 {
-    step_ctx c = {party, gate, info, io, party->index};
+    uint64_t unused[GATE_TILE];
+    bool opening = info->digits.rows && step == 0;
+    step_ctx c = {party, gate, info, io, party->index, opening ? unused : NULL};
+    if (info->digits.rows && step > 0)
+        step--; /* the row's own steps begin once the digits are open */
     for (size_t at = begin; at < end; at += GATE_TILE)
         rows[gate->kind]->step(&c, step, at, tile(at, end));
 }

@@ -14,6 +14,11 @@
  * simulator computes the same function on cleartext, bit for bit. fss_info says what each face
  * needs.
  *
+ * Comparisons come in two forms. By a tree: 16 bytes per bit and party, nothing opened. By digits:
+ * the digits of the mask as shared one-hot tables, held by one party only, and one more opening of
+ * a few bits (see digits.c): about 7 bytes instead of 2 x 96 for 12 bits, 58 instead of 2 x 480
+ * for 36.
+ *
  * A gate is a batch of `count` elements; every face works on a range [begin, end) of it, so that
  * ranges can be tasks. `begin` must be a multiple of FSS_RANGE, `end` too unless it is `count`.
  * Vectors of several rows are row-major: element i of row k is at k * count + i. */
@@ -66,6 +71,7 @@ typedef struct fss_gate {
     uint8_t index2_bits;      /* LUT2 second index */
     uint8_t degree;           /* SPLINE */
     uint8_t heavy;            /* the party (0 or 1) that stores the explicit words */
+    bool digits;              /* compare by digits: smaller keys, one more opening */
     bool dither;              /* GAP: round by the public low bits of x^ instead of faithfully */
     uint16_t rows;            /* LUT, PIECES: outputs per element; 0 means 1 */
     uint16_t thresholds;      /* LESS, PIECES */
@@ -90,12 +96,13 @@ typedef struct fss_vector {
     uint8_t bits;
 } fss_vector;
 
-/* A stretch of key material: one tree or one word per element and repeat. */
-enum { FSS_ITEM_TREE, FSS_ITEM_WORD, FSS_ITEM_MASK };
+/* A stretch of key material: a tree, shared digit tables, or words; per element and repeat. */
+enum { FSS_ITEM_TREE, FSS_ITEM_DIGITS, FSS_ITEM_WORD, FSS_ITEM_MASK };
 typedef struct fss_item {
     uint8_t type, bits;
-    uint16_t repeat;
-    size_t at[2]; /* offset in each party's key */
+    uint16_t repeat; /* of DIGITS: how many points are compared */
+    uint16_t row;    /* of DIGITS: first row in the opening of step 0 */
+    size_t at[2];    /* offset in each party's key */
 } fss_item;
 
 /* Everything that follows from a gate's description: the one source of truth for the dealer, the
@@ -104,19 +111,24 @@ typedef struct fss_info {
     uint8_t inputs;
     uint8_t in_bits[FSS_MAX_INPUTS];
     bool needs_share[FSS_MAX_INPUTS]; /* shares of that input's mask must be given (FSS_SHARE) */
-    uint8_t steps;                    /* 1, or 2 with an opening between them */
+    uint8_t steps;                    /* 1 to 3, with an opening between each two */
     uint8_t inner_vectors, out_vectors;
-    fss_vector inner[2], out[2]; /* what step 0 of two opens; what the last step returns */
+    fss_vector digits; /* opened after step 0 by gates that compare by digits; else 0 rows */
+    fss_vector inner[2], out[2]; /* what the last step but one opens; what the last step returns */
     uint8_t items;
     fss_item item[10];
     size_t key_bytes[2];
-    uint64_t wire_bits; /* each way, inner opening only */
+    uint64_t wire_bits; /* each way, inner openings only */
 } fss_info;
 
 /* Check the description and fill `info`. Everything below expects a gate that passed. */
 tacit_status fss_gate_info(const fss_suite *suite, const fss_gate *gate, fss_info *info,
                            tacit_error *err);
 const char *fss_kind_name(fss_kind kind);
+
+/* The vectors that step `step` produces, in v; returns how many (1 or 2). All but the last step's
+ * are to be opened before the next step. */
+unsigned fss_step_vectors(const fss_info *info, unsigned step, fss_vector v[2]);
 
 /* What the planner adds up: bytes and bits are exact, a test holds them to the real ones. */
 typedef struct fss_cost {
@@ -157,7 +169,7 @@ typedef struct fss_io {
     const uint8_t *key;                         /* this party's whole key of the gate */
     const uint64_t *in[FSS_MAX_INPUTS];         /* public words */
     const uint64_t *mask_share[FSS_MAX_INPUTS]; /* where info->needs_share */
-    const uint64_t *opened[2];                  /* step 1: the opened vectors of step 0 */
+    const uint64_t *opened[2];                  /* the opened vectors of the step before */
     uint64_t *out[2];                           /* shares this step produces */
 } fss_io;
 

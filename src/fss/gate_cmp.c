@@ -43,7 +43,7 @@ static void step_sign(const step_ctx *c, unsigned tree, unsigned bit, unsigned m
     uint64_t point[GATE_TILE] = {0}, mask[GATE_TILE];
     for (size_t i = 0; i < n; i++)
         point[i] = fss_low(~x[i], m - 1);
-    step_less(c, tree, point, out, at, n);
+    step_less(c, tree, 0, point, out, at, n);
     step_mask(c, bit, 0, mask, at, n);
     for (size_t i = 0; i < n; i++)
         out[i] ^= mask[i] ^ (c->b & (x[i] >> (m - 1)) & 1);
@@ -161,7 +161,7 @@ static tacit_status drelu_info(const fss_gate *gate, fss_info *info, tacit_error
 {
     TRY(check_eff(gate, err));
     info_input(info, gate->in_bits, false);
-    info_item(info, FSS_ITEM_TREE, gate_eff_bits(gate) - 1, 1);
+    info_compare(gate, info, gate_eff_bits(gate) - 1, 1);
     info_item(info, FSS_ITEM_MASK, 1, 1);
     info_out(info, 1, 1);
     return TACIT_OK;
@@ -220,7 +220,7 @@ static tacit_status relu_info(const fss_gate *gate, fss_info *info, tacit_error 
     TRY(check_eff(gate, err));
     TRY(check_same_ring(gate, err));
     info_input(info, gate->in_bits, false);
-    info_item(info, FSS_ITEM_TREE, gate_eff_bits(gate) - 1, 1);
+    info_compare(gate, info, gate_eff_bits(gate) - 1, 1);
     info_item(info, FSS_ITEM_MASK, 1, 1);
     info_choice(info, gate->in_bits);
     info_inner(info, 1, 1);
@@ -259,7 +259,7 @@ static tacit_status max_info(const fss_gate *gate, fss_info *info, tacit_error *
     unsigned n = gate->in_bits, q = gate->index_bits;
     info_input(info, n, false);
     info_input(info, n, false);
-    info_item(info, FSS_ITEM_TREE, gate_eff_bits(gate) - 1, 1);
+    info_compare(gate, info, gate_eff_bits(gate) - 1, 1);
     info_item(info, FSS_ITEM_MASK, 1, 1);
     info_choice(info, n);
     info_inner(info, 1, 1);

@@ -23,7 +23,8 @@ typedef struct step_ctx {
     const fss_gate *gate;
     const fss_info *info;
     const fss_io *io;
-    uint64_t b; /* party index, as a factor of public terms */
+    uint64_t b;     /* party index, as a factor of public terms */
+    uint64_t *emit; /* not NULL while digits are being opened: where all other results go to die */
 } step_ctx;
 
 typedef struct sim_ctx {
@@ -48,6 +49,9 @@ FSS_KIND_MAP(GATE_ROW_DECLARE)
 
 /* Declarations used by the rows' info functions. */
 unsigned info_item(fss_info *info, unsigned type, unsigned bits, unsigned repeat);
+/* A comparison of `evals` points with the same secret, by tree, digits or table as the gate says.
+ */
+unsigned info_compare(const fss_gate *gate, fss_info *info, unsigned bits, unsigned evals);
 void info_input(fss_info *info, unsigned bits, bool needs_share);
 void info_inner(fss_info *info, unsigned rows, unsigned bits); /* also makes the gate two-step */
 void info_out(fss_info *info, unsigned rows, unsigned bits);
@@ -75,9 +79,9 @@ void deal_light(const deal_ctx *c, unsigned item, unsigned repeat, uint64_t *out
 void deal_mask(const deal_ctx *c, unsigned item, unsigned repeat, uint64_t *sum, size_t at,
                size_t n);
 
-/* Party: XOR shares of 1{x < alpha}. */
-void step_less(const step_ctx *c, unsigned item, const uint64_t *x, uint64_t *out, size_t at,
-               size_t n);
+/* Party: XOR shares of 1{x < alpha}; `eval` tells apart the points compared by one item. */
+void step_less(const step_ctx *c, unsigned item, unsigned eval, const uint64_t *x, uint64_t *out,
+               size_t at, size_t n);
 /* Party: shares of what deal_word shared. */
 void step_word(const step_ctx *c, unsigned item, unsigned repeat, uint64_t *out, size_t at,
                size_t n);
@@ -89,6 +93,30 @@ void step_mask(const step_ctx *c, unsigned item, unsigned repeat, uint64_t *out,
 void step_lookup(const step_ctx *c, unsigned item, const uint64_t *table, unsigned rows,
                  const uint64_t *x, uint64_t *out, size_t stride, size_t at, size_t n);
 
+/* XOR shares of bit strings of at most 128 bits, one per element: the light party's come from its
+ * seed, the heavy party's are stored at `offset` of its key. */
+size_t string_bytes(unsigned width, size_t count);
+void deal_string(const deal_ctx *c, uint32_t slot, size_t offset, unsigned width,
+                 const fss_block *value, size_t at, size_t n);
+void step_string(const step_ctx *c, uint32_t slot, size_t offset, unsigned width, fss_block *out,
+                 size_t at, size_t n);
+
+/* Comparison by digits (digits.c). */
+enum { DIGITS_MAX = 7, DIGITS_MAX_BITS = 49 };
+size_t digits_bytes(const fss_item *item, size_t count);
+unsigned digits_rows(const fss_item *item); /* opened bits of all points */
+void deal_digits(const deal_ctx *c, unsigned item, const uint64_t *alpha, size_t at, size_t n);
+void step_digits_open(const step_ctx *c, unsigned item, unsigned eval, const uint64_t *x, size_t at,
+                      size_t n);
+void step_digits_less(const step_ctx *c, unsigned item, unsigned eval, uint64_t *out, size_t at,
+                      size_t n);
+
+/* Slot = item and repeat, so no pseudo-random word of a gate is ever used for two things. */
+static inline uint32_t gate_slot(unsigned item, unsigned repeat)
+{
+    return item << 12 | repeat;
+}
+
 /* Row k of an output vector, at element `at`. */
 static inline uint64_t *deal_row(const deal_ctx *c, unsigned vector, unsigned row, size_t at)
 {
@@ -96,7 +124,7 @@ static inline uint64_t *deal_row(const deal_ctx *c, unsigned vector, unsigned ro
 }
 static inline uint64_t *step_row(const step_ctx *c, unsigned vector, unsigned row, size_t at)
 {
-    return c->io->out[vector] + row * c->gate->count + at;
+    return c->emit ? c->emit : c->io->out[vector] + row * c->gate->count + at;
 }
 static inline const uint64_t *step_opened(const step_ctx *c, unsigned vector, unsigned row,
                                           size_t at)

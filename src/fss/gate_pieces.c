@@ -46,13 +46,13 @@ static void step_bits(const step_ctx *c, size_t at, size_t n)
     uint64_t u[GATE_TILE], point[GATE_TILE], base[GATE_TILE], mask[GATE_TILE];
     for (size_t i = 0; i < n; i++)
         u[i] = fss_low(c->io->in[0][at + i] + half_ring(c->gate), m);
-    step_less(c, 0, u, base, at, n);
+    step_less(c, 0, 0, u, base, at, n);
     for (unsigned k = 0; k < c->gate->thresholds; k++) {
         uint64_t t = fss_low((uint64_t)c->gate->threshold[k] + half_ring(c->gate), m);
         uint64_t *out = step_row(c, 0, k, at);
         for (size_t i = 0; i < n; i++)
             point[i] = fss_low(u[i] - t, m);
-        step_less(c, 0, point, out, at, n);
+        step_less(c, 0, k + 1, point, out, at, n);
         step_mask(c, 1, k, mask, at, n);
         for (size_t i = 0; i < n; i++)
             out[i] ^= base[i] ^ mask[i] ^ (c->b & (u[i] < t));
@@ -65,7 +65,7 @@ static tacit_status less_info(const fss_gate *gate, fss_info *info, tacit_error 
 {
     TRY(check_thresholds(gate, err));
     info_input(info, gate->in_bits, false);
-    info_item(info, FSS_ITEM_TREE, gate_eff_bits(gate), 1);
+    info_compare(gate, info, gate_eff_bits(gate), gate->thresholds + 1u);
     info_item(info, FSS_ITEM_MASK, 1, gate->thresholds);
     info_out(info, gate->thresholds, 1);
     return TACIT_OK;
@@ -104,7 +104,7 @@ static tacit_status pieces_info(const fss_gate *gate, fss_info *info, tacit_erro
     if (gate_rows(gate) > FSS_MAX_ROWS)
         return gate_error(gate, err, "%u outputs; at most %d", gate_rows(gate), FSS_MAX_ROWS);
     info_input(info, gate->in_bits, false);
-    info_item(info, FSS_ITEM_TREE, gate_eff_bits(gate), 1);
+    info_compare(gate, info, gate_eff_bits(gate), gate->thresholds + 1u);
     info_item(info, FSS_ITEM_MASK, 1, gate->thresholds);
     info_item(info, FSS_ITEM_WORD, l, gate->thresholds);
     info_item(info, FSS_ITEM_WORD, l, gate->slope ? gate->thresholds : 0);

@@ -26,7 +26,7 @@ static void step_carry(const step_ctx *c, unsigned tree, unsigned bit, unsigned 
     uint64_t point[GATE_TILE] = {0}, mask[GATE_TILE], *out = step_row(c, 0, repeat, at);
     for (size_t i = 0; i < n; i++)
         point[i] = fss_low(c->io->in[0][at + i] + offset, c->info->item[tree].bits);
-    step_less(c, tree, point, out, at, n);
+    step_less(c, tree, 0, point, out, at, n);
     step_mask(c, bit, repeat, mask, at, n);
     for (size_t i = 0; i < n; i++)
         out[i] ^= mask[i];
@@ -82,7 +82,7 @@ static tacit_status tr_info(const fss_gate *gate, fss_info *info, tacit_error *e
         return gate_error(gate, err, "ring %u after dropping %u of %u bits; use ARS or GAP", l,
                           gate->shift, gate->in_bits);
     info_input(info, gate->in_bits, false);
-    info_item(info, FSS_ITEM_TREE, gate->shift, 1);
+    info_compare(gate, info, gate->shift, 1);
     info_item(info, FSS_ITEM_MASK, 1, 1);
     info_item(info, FSS_ITEM_WORD, l, 1);
     info_item(info, FSS_ITEM_MASK, l, 1);
@@ -123,8 +123,8 @@ static tacit_status ars_info(const fss_gate *gate, fss_info *info, tacit_error *
         return gate_error(gate, err, "ring %u needs no sign after dropping %u of %u bits; use TR",
                           l, gate->shift, n);
     info_input(info, n, false);
-    info_item(info, FSS_ITEM_TREE, n, 1);
-    info_item(info, FSS_ITEM_TREE, gate->shift, gate->shift ? 1 : 0);
+    info_compare(gate, info, n, 1);
+    info_compare(gate, info, gate->shift, gate->shift ? 1 : 0);
     info_item(info, FSS_ITEM_MASK, 1, gate->shift ? 2 : 1);
     info_item(info, FSS_ITEM_WORD, l - (n - gate->shift), 1);
     info_item(info, FSS_ITEM_WORD, l, gate->shift ? 1 : 0);
@@ -187,7 +187,7 @@ static tacit_status gap_info(const fss_gate *gate, fss_info *info, tacit_error *
                           n);
     unsigned tree = gap_faithful(gate) ? 1 : 0, extra = gap_extra(gate, l);
     info_input(info, n, false);
-    info_item(info, FSS_ITEM_TREE, gate->shift, tree);
+    info_compare(gate, info, gate->shift, tree);
     info_item(info, FSS_ITEM_MASK, 1, tree);
     info_item(info, FSS_ITEM_WORD, l, tree);
     info_item(info, FSS_ITEM_WORD, extra, extra ? 1 : 0);

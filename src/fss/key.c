@@ -1,21 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How gates write and read key material. Slot = item and repeat, so no pseudo-random word of a gate
- * is ever used for two things. */
+ * How gates write and read key material. */
 #include <string.h>
 
 #include "fss/gate_impl.h"
 
 enum { FULL_WORDS = 1 << (FSS_FULL_BITS - 6) };
-
-static uint32_t slot(unsigned item, unsigned repeat)
-{
-    return item << 12 | repeat;
-}
-
-static uint64_t table_low(unsigned bits, unsigned half)
-{
-    return half == 0 ? fss_low(~(uint64_t)0, 1u << bits) : bits == FSS_LEAF_BITS ? ~(uint64_t)0 : 0;
-}
 
 /* Where element `at` of an item's packed words begins in party b's key. */
 static size_t word_at(const fss_gate *gate, const fss_item *item, unsigned repeat, unsigned b,
@@ -24,17 +13,54 @@ static size_t word_at(const fss_gate *gate, const fss_item *item, unsigned repea
     return item->at[b] + repeat * fss_pack_bytes(item->bits, gate->count) + at / 8 * item->bits;
 }
 
-/* As word_at for the halves of a shared table of at most 128 bits. */
-static size_t table_at(const fss_gate *gate, const fss_item *item, unsigned half, unsigned b,
-                       size_t at)
+size_t string_bytes(unsigned width, size_t count)
 {
-    unsigned bits = item->bits < 6 ? 1u << item->bits : 64;
-    return item->at[b] + half * fss_pack_bytes(bits, gate->count) + at / 8 * bits;
+    return width <= 64 ? fss_pack_bytes(width, count)
+                       : fss_pack_bytes(64, count) + fss_pack_bytes(width - 64, count);
 }
 
-static unsigned table_halves(unsigned bits)
+static fss_block string_cut(fss_block s, unsigned width)
 {
-    return bits == FSS_LEAF_BITS ? 2 : 1;
+    return (fss_block){fss_low(s.lo, width), width > 64 ? fss_low(s.hi, width - 64) : 0};
+}
+
+void deal_string(const deal_ctx *c, uint32_t slot, size_t offset, unsigned width,
+                 const fss_block *value, size_t at, size_t n)
+{
+    unsigned heavy = c->gate->heavy, low = width < 64 ? width : 64;
+    uint8_t *key = c->key[heavy] + offset;
+    fss_block light[GATE_TILE];
+    uint64_t word[2][GATE_TILE];
+    fss_prf_blocks(&c->dealer->seed[1 - heavy], c->gate->id, slot, at, light, n);
+    for (size_t i = 0; i < n; i++) {
+        fss_block rest = fss_block_xor(value[i], light[i]);
+        word[0][i] = rest.lo;
+        word[1][i] = rest.hi;
+    }
+    fss_pack(key + at / 8 * low, low, word[0], n);
+    if (width > 64)
+        fss_pack(key + fss_pack_bytes(64, c->gate->count) + at / 8 * (width - 64), width - 64,
+                 word[1], n);
+}
+
+void step_string(const step_ctx *c, uint32_t slot, size_t offset, unsigned width, fss_block *out,
+                 size_t at, size_t n)
+{
+    unsigned low = width < 64 ? width : 64;
+    if (c->party->index != c->gate->heavy) {
+        fss_prf_blocks(&c->party->seed, c->gate->id, slot, at, out, n);
+        for (size_t i = 0; i < n; i++)
+            out[i] = string_cut(out[i], width);
+        return;
+    }
+    const uint8_t *key = c->io->key + offset;
+    uint64_t word[2][GATE_TILE] = {{0}};
+    fss_unpack(word[0], low, key + at / 8 * low, n);
+    if (width > 64)
+        fss_unpack(word[1], width - 64,
+                   key + fss_pack_bytes(64, c->gate->count) + at / 8 * (width - 64), n);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (fss_block){word[0][i], word[1][i]};
 }
 
 static void deal_table(const deal_ctx *c, unsigned item, const uint64_t *alpha, uint64_t *leaf0,
@@ -42,25 +68,25 @@ static void deal_table(const deal_ctx *c, unsigned item, const uint64_t *alpha, 
 {
     const fss_item *it = &c->info->item[item];
     unsigned heavy = c->gate->heavy;
-    fss_block light[GATE_TILE];
-    uint64_t word[GATE_TILE];
-    fss_prf_blocks(&c->dealer->seed[1 - heavy], c->gate->id, slot(item, 0), at, light, n);
-    for (unsigned half = 0; half < table_halves(it->bits); half++) {
-        for (size_t i = 0; i < n; i++) {
-            fss_block point = fss_block_xor(fss_table_point(alpha[i]), light[i]);
-            word[i] = (half ? point.hi : point.lo) & table_low(it->bits, half);
-        }
-        fss_pack(c->key[heavy] + table_at(c->gate, it, half, heavy, at),
-                 it->bits < 6 ? 1u << it->bits : 64, word, n);
-    }
-    for (size_t i = 0; i < n && leaf0; i++)
-        leaf0[i] = fss_table_bit(light[i], alpha[i]) ^ (heavy == 0);
+    fss_block point[GATE_TILE] = {{0, 0}};
+    for (size_t i = 0; i < n; i++)
+        point[i] = fss_table_point(alpha[i]);
+    deal_string(c, gate_slot(item, 0), it->at[heavy], 1u << it->bits, point, at, n);
+    if (!leaf0)
+        return;
+    fss_prf_blocks(&c->dealer->seed[1 - heavy], c->gate->id, gate_slot(item, 0), at, point, n);
+    for (size_t i = 0; i < n; i++)
+        leaf0[i] = fss_table_bit(point[i], alpha[i]) ^ (heavy == 0);
 }
 
 void deal_tree(const deal_ctx *c, unsigned item, const uint64_t *alpha, uint64_t *leaf0, size_t at,
                size_t n)
 {
     const fss_item *it = &c->info->item[item];
+    if (it->type == FSS_ITEM_DIGITS) {
+        deal_digits(c, item, alpha, at, n);
+        return;
+    }
     if (it->bits <= FSS_LEAF_BITS) {
         deal_table(c, item, alpha, leaf0, at, n);
         return;
@@ -68,7 +94,7 @@ void deal_tree(const deal_ctx *c, unsigned item, const uint64_t *alpha, uint64_t
     fss_block root[2][GATE_TILE];
     fss_tree tree = c->dealer->suite->tree;
     for (unsigned b = 0; b < 2; b++) {
-        fss_prf_blocks(&c->dealer->seed[b], c->gate->id, slot(item, 0), at, root[b], n);
+        fss_prf_blocks(&c->dealer->seed[b], c->gate->id, gate_slot(item, 0), at, root[b], n);
         fss_dpf_roots(tree, b, root[b], n);
     }
     for (size_t i = 0; i < n; i += FSS_LANES) {
@@ -84,7 +110,7 @@ void deal_tree(const deal_ctx *c, unsigned item, const uint64_t *alpha, uint64_t
 void deal_light(const deal_ctx *c, unsigned item, unsigned repeat, uint64_t *out, size_t at,
                 size_t n)
 {
-    fss_prf_words(&c->dealer->seed[1 - c->gate->heavy], c->gate->id, slot(item, repeat), at,
+    fss_prf_words(&c->dealer->seed[1 - c->gate->heavy], c->gate->id, gate_slot(item, repeat), at,
                   c->info->item[item].bits, out, n);
 }
 
@@ -105,8 +131,8 @@ void deal_mask(const deal_ctx *c, unsigned item, unsigned repeat, uint64_t *sum,
 {
     const fss_item *it = &c->info->item[item];
     uint64_t word[GATE_TILE];
-    fss_prf_words(&c->dealer->seed[0], c->gate->id, slot(item, repeat), at, it->bits, sum, n);
-    fss_prf_words(&c->dealer->seed[1], c->gate->id, slot(item, repeat), at, it->bits, word, n);
+    fss_prf_words(&c->dealer->seed[0], c->gate->id, gate_slot(item, repeat), at, it->bits, sum, n);
+    fss_prf_words(&c->dealer->seed[1], c->gate->id, gate_slot(item, repeat), at, it->bits, word, n);
     for (size_t i = 0; i < n; i++)
         sum[i] = fss_low(sum[i] + word[i], it->bits);
 }
@@ -115,21 +141,7 @@ void deal_mask(const deal_ctx *c, unsigned item, unsigned repeat, uint64_t *sum,
 static void load_tables(const step_ctx *c, unsigned item, fss_block *table, size_t at, size_t n)
 {
     const fss_item *it = &c->info->item[item];
-    unsigned b = c->party->index;
-    if (b != c->gate->heavy) {
-        fss_prf_blocks(&c->party->seed, c->gate->id, slot(item, 0), at, table, n);
-        for (size_t i = 0; i < n; i++) {
-            table[i].lo &= table_low(it->bits, 0);
-            table[i].hi &= table_low(it->bits, 1);
-        }
-        return;
-    }
-    uint64_t half[2][GATE_TILE] = {{0}};
-    for (unsigned h = 0; h < table_halves(it->bits); h++)
-        fss_unpack(half[h], it->bits < 6 ? 1u << it->bits : 64,
-                   c->io->key + table_at(c->gate, it, h, b, at), n);
-    for (size_t i = 0; i < n; i++)
-        table[i] = (fss_block){half[0][i], half[1][i]};
+    step_string(c, gate_slot(item, 0), it->at[c->party->index], 1u << it->bits, table, at, n);
 }
 
 static fss_dpf tree_at(const step_ctx *c, unsigned item, size_t at, size_t n)
@@ -143,14 +155,25 @@ static fss_dpf tree_at(const step_ctx *c, unsigned item, size_t at, size_t n)
 
 static void load_roots(const step_ctx *c, unsigned item, fss_block *root, size_t at, size_t n)
 {
-    fss_prf_blocks(&c->party->seed, c->gate->id, slot(item, 0), at, root, n);
+    fss_prf_blocks(&c->party->seed, c->gate->id, gate_slot(item, 0), at, root, n);
     fss_dpf_roots(c->party->suite->tree, c->party->index, root, n);
 }
 
-void step_less(const step_ctx *c, unsigned item, const uint64_t *x, uint64_t *out, size_t at,
-               size_t n)
+void step_less(const step_ctx *c, unsigned item, unsigned eval, const uint64_t *x, uint64_t *out,
+               size_t at, size_t n)
 {
     fss_block root[GATE_TILE];
+    bool digits = c->info->item[item].type == FSS_ITEM_DIGITS;
+    if (c->emit) {
+        memset(out, 0, n * sizeof *out);
+        if (digits)
+            step_digits_open(c, item, eval, x, at, n);
+        return;
+    }
+    if (digits) {
+        step_digits_less(c, item, eval, out, at, n);
+        return;
+    }
     if (c->info->item[item].bits <= FSS_LEAF_BITS) {
         load_tables(c, item, root, at, n);
         for (size_t i = 0; i < n; i++)
@@ -172,14 +195,14 @@ void step_word(const step_ctx *c, unsigned item, unsigned repeat, uint64_t *out,
     if (b == c->gate->heavy)
         fss_unpack(out, it->bits, c->io->key + word_at(c->gate, it, repeat, b, at), n);
     else
-        fss_prf_words(&c->party->seed, c->gate->id, slot(item, repeat), at, it->bits, out, n);
+        fss_prf_words(&c->party->seed, c->gate->id, gate_slot(item, repeat), at, it->bits, out, n);
 }
 
 void step_mask(const step_ctx *c, unsigned item, unsigned repeat, uint64_t *out, size_t at,
                size_t n)
 {
-    fss_prf_words(&c->party->seed, c->gate->id, slot(item, repeat), at, c->info->item[item].bits,
-                  out, n);
+    fss_prf_words(&c->party->seed, c->gate->id, gate_slot(item, repeat), at,
+                  c->info->item[item].bits, out, n);
 }
 
 /* out[k] = in[(k - by) mod 2^bits]: the bit string turned by a public amount. */

@@ -77,6 +77,7 @@ static void visit_gate(const fss_suite *suite, fss_gate g)
         key[v] = calloc(1, info.key_bytes[v] + 1);
         unsigned rows =
             info.out[v].rows > info.inner[v].rows ? info.out[v].rows : info.inner[v].rows;
+        rows = info.digits.rows > rows ? info.digits.rows : rows;
         out[v] = words_new(COUNT * (rows ? rows : 1));
         opened[v] = words_new(COUNT * (rows ? rows : 1));
     }

@@ -6,8 +6,11 @@ static void grid(world *w, fss_gate g, unsigned all_masks)
 {
     uint64_t *x, *r;
     g.count = world_grid(w, g.in_bits, all_masks, &x, &r);
-    for (g.heavy = 0; g.heavy < 2; g.heavy++)
+    for (int form = 0; form < 4; form++) {
+        g.heavy = form & 1;
+        g.digits = form & 2;
         world_check1(w, &g, x, r);
+    }
     free(x);
     free(r);
 }
@@ -17,6 +20,8 @@ static void random_inputs(world *w, fss_gate g, size_t n)
     unsigned fit = g.eff_bits ? g.eff_bits : g.in_bits;
     g.count = n;
     uint64_t *x = world_values(w, n, g.in_bits, fit), *r = world_masks(w, n, g.in_bits);
+    world_check1(w, &g, x, r);
+    g.digits = true;
     world_check1(w, &g, x, r);
     free(x);
     free(r);
@@ -179,7 +184,11 @@ static void select_bit_and_max(void **state)
         g = (fss_gate){.kind = FSS_BIT, .out_bits = (uint8_t)n, .count = count, .heavy = 1};
         world_check1(&w, &g, s, rs);
         if (n > 1) {
-            g = (fss_gate){.kind = FSS_MAX, .in_bits = (uint8_t)n, .index_bits = 5, .count = count};
+            g = (fss_gate){.kind = FSS_MAX,
+                           .in_bits = (uint8_t)n,
+                           .index_bits = 5,
+                           .count = count,
+                           .digits = n % 2};
             world_run(&w, &g, (const uint64_t *const[]){a, b, ia, ib},
                       (const uint64_t *const[]){ra, rb, ria, rib}, &t);
             for (size_t i = 0; i < count; i++) {
@@ -193,6 +202,42 @@ static void select_bit_and_max(void **state)
         for (int k = 0; k < 10; k++)
             free(all[k]);
     }
+}
+
+/* Every width digits can have, every digit border on both sides, several points of one key. */
+static void digits_agree_with_the_definition(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, FSS_PRG_AES, FSS_TREE_HALF, 8);
+    for (unsigned n = 8; n <= 52; n++) {
+        size_t count = 700;
+        fss_gate g = {.kind = FSS_DRELU, .in_bits = (uint8_t)n, .count = count, .digits = true};
+        uint64_t *x = words_new(count), *r = world_masks(&w, count, n);
+        for (size_t i = 0; i < count; i++) {
+            uint64_t near = (uint64_t)1 << (i % n);
+            x[i] = fss_low(i % 3 ? (i % 2 ? near : 0 - near) + i % 5 - 2 : rng_u64(&w.r), n);
+        }
+        world_check1(&w, &g, x, r);
+        int64_t t[] = {-((int64_t)1 << (n - 2)), -1, 0, 1, (int64_t)1 << (n - 3)};
+        g = (fss_gate){.kind = FSS_LESS,
+                       .in_bits = (uint8_t)n,
+                       .count = count,
+                       .digits = true,
+                       .thresholds = 5,
+                       .threshold = t,
+                       .heavy = 1};
+        world_check1(&w, &g, x, r);
+        free(x);
+        free(r);
+    }
+    fss_cost c;
+    fss_gate g = {.kind = FSS_DRELU, .in_bits = 37, .count = 8000, .digits = true, .heavy = 1};
+    assert_int_equal(fss_gate_cost(&w.suite, &g, &c, NULL), TACIT_OK);
+    assert_int_equal(c.key_bytes[0], 0);
+    assert_true(c.key_bytes[1] <= 8000 * 60);
+    assert_int_equal(c.rounds, 1);
+    assert_true(c.wire_bits <= 8000 * 13);
 }
 
 static void bad_descriptions_are_refused(void **state)
@@ -249,9 +294,13 @@ static void bad_descriptions_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(drelu_and_relu_exhaustively),      cmocka_unit_test(wide_rings),
-        cmocka_unit_test(drelu_with_a_public_offset),       cmocka_unit_test(packed_thresholds),
-        cmocka_unit_test(pieces_make_clip_abs_and_friends), cmocka_unit_test(select_bit_and_max),
+        cmocka_unit_test(drelu_and_relu_exhaustively),
+        cmocka_unit_test(wide_rings),
+        cmocka_unit_test(drelu_with_a_public_offset),
+        cmocka_unit_test(packed_thresholds),
+        cmocka_unit_test(pieces_make_clip_abs_and_friends),
+        cmocka_unit_test(select_bit_and_max),
+        cmocka_unit_test(digits_agree_with_the_definition),
         cmocka_unit_test(bad_descriptions_are_refused),
     };
     return cmocka_run_group_tests_name("fss.gate_cmp", tests, NULL, NULL);

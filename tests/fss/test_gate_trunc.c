@@ -19,7 +19,7 @@ static size_t keep_gap(uint64_t *x, uint64_t *r, size_t n, unsigned bits)
 }
 
 /* Result against the definition written with 128-bit integers, not against the simulator only. */
-static void check(world *w, fss_gate g, const uint64_t *x, const uint64_t *r)
+static void check_form(world *w, fss_gate g, const uint64_t *x, const uint64_t *r)
 {
     trace t;
     world_run(w, &g, &x, &r, &t);
@@ -33,6 +33,13 @@ static void check(world *w, fss_gate g, const uint64_t *x, const uint64_t *r)
         assert_true(t.result[0][i] == want);
     }
     trace_free(&t);
+}
+
+static void check(world *w, fss_gate g, const uint64_t *x, const uint64_t *r)
+{
+    check_form(w, g, x, r);
+    g.digits = true;
+    check_form(w, g, x, r);
 }
 
 static void exhaustive_small_rings(void **state)
@@ -149,6 +156,12 @@ static void costs_are_as_designed(void **state)
     assert_int_equal(c.key_bytes[0], 0);
     assert_int_equal(c.key_bytes[1], 8000 * 12 / 8);
     assert_int_equal(c.rounds, 0);
+    g.dither = false;
+    g.digits = true;
+    assert_int_equal(fss_gate_cost(&w.suite, &g, &c, NULL), TACIT_OK);
+    assert_int_equal(c.key_bytes[0], 0);
+    assert_true(c.key_bytes[1] <= 8000 * 16);
+    assert_int_equal(c.rounds, 2);
     g = (fss_gate){.kind = FSS_TR, .in_bits = 51, .shift = 12, .count = 8000, .heavy = 1};
     assert_int_equal(fss_gate_cost(&w.suite, &g, &c, NULL), TACIT_OK);
     assert_int_equal(c.key_bytes[1], 8000 * 96 + 8000 * 39 / 8);

@@ -94,6 +94,7 @@ static void collect(fss_gate g, uint64_t mask, uint64_t x, uint64_t seed, view *
     world_run(&w, &g, (const uint64_t *const *)xs, (const uint64_t *const *)rs, &t);
     for (unsigned b = 0; b < 2; b++) {
         add_bytes(&out->key[b], t.key[b], info.key_bytes[b] / 16 * 16);
+        add_words(&out->share[b], t.digit_share[b], 1, COUNT * info.digits.rows);
         for (unsigned v = 0; v < info.inner_vectors; v++)
             add_words(&out->share[b], t.inner_share[b][v], info.inner[v].bits,
                       COUNT * info.inner[v].rows);
@@ -101,6 +102,7 @@ static void collect(fss_gate g, uint64_t mask, uint64_t x, uint64_t seed, view *
             add_words(&out->share[b], t.out_share[b][v], info.out[v].bits,
                       COUNT * info.out[v].rows);
     }
+    add_words(&out->opened, t.digits, 1, COUNT * info.digits.rows);
     for (unsigned v = 0; v < info.inner_vectors; v++)
         add_words(&out->opened, t.opened[v], info.inner[v].bits, COUNT * info.inner[v].rows);
     for (unsigned v = 0; v < info.out_vectors && g.kind != FSS_SHARE; v++) {

@@ -43,6 +43,7 @@ static inline void world_init(world *w, fss_prg_id prg, fss_tree tree, uint64_t 
 typedef struct trace {
     fss_info info;
     uint8_t *key[2];
+    uint64_t *digit_share[2], *digits;       /* [party]; only for gates that compare by digits */
     uint64_t *inner_share[2][2], *opened[2]; /* [party][vector] */
     uint64_t *out_share[2][2], *out_mask[2], *result[2], *sim[2];
 } trace;
@@ -56,8 +57,10 @@ static inline uint64_t *words_new(size_t n)
 
 static inline void trace_free(trace *t)
 {
+    free(t->digits);
     for (int v = 0; v < 2; v++) {
         free(t->key[v]);
+        free(t->digit_share[v]);
         free(t->opened[v]);
         free(t->out_mask[v]);
         free(t->result[v]);
@@ -126,7 +129,7 @@ static inline void world_open(const fss_vector *v, size_t count, uint64_t *share
 static inline void world_step(world *w, const fss_gate *g, trace *t, unsigned step,
                               const uint64_t *const *masked, uint64_t *const share[2][4])
 {
-    bool last = step + 1u == t->info.steps;
+    bool last = step + 1u == t->info.steps, digits = t->info.digits.rows && step == 0;
     for (unsigned b = 0; b < 2; b++) {
         fss_io io = {.key = t->key[b]};
         for (unsigned k = 0; k < FSS_MAX_INPUTS; k++) {
@@ -134,8 +137,10 @@ static inline void world_step(world *w, const fss_gate *g, trace *t, unsigned st
             io.mask_share[k] = share[b][k];
         }
         for (unsigned v = 0; v < 2; v++) {
-            io.opened[v] = t->opened[v];
-            io.out[v] = last ? t->out_share[b][v] : t->inner_share[b][v];
+            io.opened[v] = t->info.digits.rows && step == 1 ? t->digits : t->opened[v];
+            io.out[v] = digits ? t->digit_share[b]
+                        : last ? t->out_share[b][v]
+                               : t->inner_share[b][v];
         }
         for (size_t at = 0, end; at < g->count; at = end) {
             end = world_cut(w, at, g->count);
@@ -146,6 +151,9 @@ static inline void world_step(world *w, const fss_gate *g, trace *t, unsigned st
 
 static inline void world_alloc(const fss_gate *g, trace *t)
 {
+    t->digits = words_new(g->count * t->info.digits.rows);
+    t->digit_share[0] = words_new(g->count * t->info.digits.rows);
+    t->digit_share[1] = words_new(g->count * t->info.digits.rows);
     for (unsigned v = 0; v < 2; v++) {
         size_t n = g->count * t->info.out[v].rows, m = g->count * t->info.inner[v].rows;
         t->opened[v] = words_new(m);
@@ -211,13 +219,16 @@ static inline void world_run(world *w, fss_gate *g, const uint64_t *const *x,
     world_share(w, g, t, in, share);
     const uint64_t *const *public = (const uint64_t *const *)masked;
     uint64_t bits = 0, out_bits = 0;
-    world_step(w, g, t, 0, public, share);
-    if (t->info.steps == 2) {
-        for (unsigned v = 0; v < t->info.inner_vectors; v++) {
-            uint64_t *both[2] = {t->inner_share[0][v], t->inner_share[1][v]};
-            world_open(&t->info.inner[v], g->count, both, t->opened[v], &bits);
+    for (unsigned step = 0; step < t->info.steps; step++) {
+        fss_vector made[2];
+        world_step(w, g, t, step, public, share);
+        unsigned vectors = fss_step_vectors(&t->info, step, made);
+        for (unsigned v = 0; v < vectors && step + 1u < t->info.steps; v++) {
+            bool digits = t->info.digits.rows && step == 0;
+            uint64_t *both[2] = {digits ? t->digit_share[0] : t->inner_share[0][v],
+                                 digits ? t->digit_share[1] : t->inner_share[1][v]};
+            world_open(&made[v], g->count, both, digits ? t->digits : t->opened[v], &bits);
         }
-        world_step(w, g, t, 1, public, share);
     }
     fss_gate_sim(g, &t->info, x, public, t->sim, 0, g->count);
     for (unsigned v = 0; v < t->info.out_vectors; v++) {
