@@ -229,18 +229,18 @@ static tacit_status cum_prod_eval(op_eval *c)
     return eval_cumulate(c, true);
 }
 
-#define AXIS_ROW(NAME, IN, OUT, FLAGS, INFER, EVAL, INPLACE)                                       \
+#define AXIS_ROW(NAME, IN, OUT, FLAGS, INFER, EVAL, INPLACE, LOWER)                                \
     {                                                                                              \
         .name = NAME, .min_in = IN, .max_in = IN, .min_out = 1, .max_out = OUT, .flags = FLAGS,    \
-        .infer = INFER, .eval = EVAL, .inplace = INPLACE                                           \
+        .infer = INFER, .eval = EVAL, .inplace = INPLACE, .lower = LOWER                           \
     }
 
 const op_def op_rows_axis[] = {
-    AXIS_ROW("ArgMax", 1, 1, OP_NOT_DIFFERENTIABLE, arg_infer, arg_max_eval, 0),
-    AXIS_ROW("ArgMin", 1, 1, OP_NOT_DIFFERENTIABLE, arg_infer, arg_min_eval, 0),
-    AXIS_ROW("Hardmax", 1, 1, OP_NOT_DIFFERENTIABLE, hardmax_infer, hardmax_eval, 0),
-    AXIS_ROW("TopK", 2, 2, 0, top_k_infer, top_k_eval, 0),
-    AXIS_ROW("CumSum", 2, 1, 0, cumulate_infer, cum_sum_eval, 1),
-    AXIS_ROW("CumProd", 2, 1, 0, cumulate_infer, cum_prod_eval, 1),
+    AXIS_ROW("ArgMax", 1, 1, OP_NOT_DIFFERENTIABLE, arg_infer, arg_max_eval, 0, op_lower_argmax),
+    AXIS_ROW("ArgMin", 1, 1, OP_NOT_DIFFERENTIABLE, arg_infer, arg_min_eval, 0, op_lower_argmax),
+    AXIS_ROW("Hardmax", 1, 1, OP_NOT_DIFFERENTIABLE, hardmax_infer, hardmax_eval, 0, NULL),
+    AXIS_ROW("TopK", 2, 2, 0, top_k_infer, top_k_eval, 0, NULL),
+    AXIS_ROW("CumSum", 2, 1, 0, cumulate_infer, cum_sum_eval, 1, NULL),
+    AXIS_ROW("CumProd", 2, 1, 0, cumulate_infer, cum_prod_eval, 1, NULL),
     {0},
 };

@@ -138,15 +138,15 @@ static tacit_status gather_nd_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define GATHER_ROW(NAME, INFER, EVAL)                                                              \
+#define GATHER_ROW(NAME, INFER, EVAL, LOWER)                                                       \
     {                                                                                              \
         .name = NAME, .min_in = 2, .max_in = 2, .min_out = 1, .max_out = 1, .infer = INFER,        \
-        .eval = EVAL                                                                               \
+        .eval = EVAL, .lower = LOWER                                                               \
     }
 
 const op_def op_rows_gather[] = {
-    GATHER_ROW("Gather", gather_infer, gather_eval),
-    GATHER_ROW("GatherElements", gather_elements_infer, gather_elements_eval),
-    GATHER_ROW("GatherND", gather_nd_infer, gather_nd_eval),
+    GATHER_ROW("Gather", gather_infer, gather_eval, op_lower_gather),
+    GATHER_ROW("GatherElements", gather_elements_infer, gather_elements_eval, NULL),
+    GATHER_ROW("GatherND", gather_nd_infer, gather_nd_eval, NULL),
     {0},
 };

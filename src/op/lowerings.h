@@ -20,6 +20,20 @@ tacit_status op_lower_matmul(op_lower *c); /* MatMul and tacit.MatMul */
 tacit_status op_lower_gemm(op_lower *c);
 bool op_accepts_matmul(const ir_node *node, uint32_t in, const op_operand *view);
 
+/* lower_move.c */
+tacit_status op_lower_view(op_lower *c); /* any row with an alias rule: copies the view */
+bool op_accepts_view(const ir_node *node, uint32_t in, const op_operand *view);
+tacit_status op_lower_concat(op_lower *c);
+tacit_status op_lower_tile(op_lower *c);
+tacit_status op_lower_pad(op_lower *c);
+tacit_status op_lower_gather(op_lower *c);
+bool op_accepts_move(const ir_node *node, uint32_t in, const op_operand *view);
+
+/* lower_reduce.c */
+tacit_status op_lower_reduce(op_lower *c); /* Reduce*, GlobalAveragePool, GlobalMaxPool */
+bool op_accepts_reduce(const ir_node *node, uint32_t in, const op_operand *view);
+tacit_status op_lower_argmax(op_lower *c);
+
 /* lower_rows.c */
 tacit_status op_lower_softmax(op_lower *c);
 tacit_status op_lower_layer_norm(op_lower *c); /* LayerNormalization, RMSNormalization */

@@ -302,7 +302,7 @@ static bool identity_alias(const ir_node *node, uint32_t in, const op_operand *s
 #define VIEW_ROW(NAME, MIN, MAX, INFER, EVAL, ALIAS)                                               \
     {                                                                                              \
         .name = NAME, .min_in = MIN, .max_in = MAX, .min_out = 1, .max_out = 1, .infer = INFER,    \
-        .eval = EVAL, .alias = ALIAS                                                               \
+        .eval = EVAL, .alias = ALIAS, .lower = op_lower_view, .accepts = op_accepts_view           \
     }
 
 const op_def op_rows_move[] = {
@@ -314,7 +314,9 @@ const op_def op_rows_move[] = {
      .flags = OP_ANY_KIND,
      .infer = identity_infer,
      .eval = copy_eval,
-     .alias = identity_alias},
+     .alias = identity_alias,
+     .lower = op_lower_view,
+     .accepts = op_accepts_view},
     VIEW_ROW("Reshape", 2, 2, reshape_infer, relabel_eval, op_alias_reshape),
     VIEW_ROW("Flatten", 1, 1, flatten_infer, relabel_eval, op_alias_reshape),
     VIEW_ROW("Squeeze", 1, 2, squeeze_infer, relabel_eval, op_alias_reshape),

@@ -343,17 +343,17 @@ static tacit_status reverse_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define PAD_ROW(NAME, MIN, MAX, INFER, EVAL)                                                       \
+#define PAD_ROW(NAME, MIN, MAX, INFER, EVAL, LOWER)                                                \
     {                                                                                              \
         .name = NAME, .min_in = MIN, .max_in = MAX, .min_out = 1, .max_out = 1, .infer = INFER,    \
-        .eval = EVAL                                                                               \
+        .eval = EVAL, .lower = LOWER                                                               \
     }
 
 const op_def op_rows_pad[] = {
-    PAD_ROW("Pad", 2, 4, pad_infer, pad_eval),
-    PAD_ROW("CenterCropPad", 2, 2, crop_infer, crop_eval),
-    PAD_ROW("DepthToSpace", 1, 1, depth_to_space_infer, depth_to_space_eval),
-    PAD_ROW("SpaceToDepth", 1, 1, space_to_depth_infer, space_to_depth_eval),
-    PAD_ROW("ReverseSequence", 2, 2, reverse_infer, reverse_eval),
+    PAD_ROW("Pad", 2, 4, pad_infer, pad_eval, op_lower_pad),
+    PAD_ROW("CenterCropPad", 2, 2, crop_infer, crop_eval, NULL),
+    PAD_ROW("DepthToSpace", 1, 1, depth_to_space_infer, depth_to_space_eval, NULL),
+    PAD_ROW("SpaceToDepth", 1, 1, space_to_depth_infer, space_to_depth_eval, NULL),
+    PAD_ROW("ReverseSequence", 2, 2, reverse_infer, reverse_eval, NULL),
     {0},
 };

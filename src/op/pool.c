@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "op/lowerings.h"
 #include "op/values.h"
 #include "op/window.h"
 
@@ -350,20 +351,21 @@ static tacit_status roi_pool_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define POOL(op, inputs, outputs, infer_rule, eval_rule)                                           \
+#define POOL(op, inputs, outputs, infer_rule, eval_rule, lower_rule, accepts_rule)                 \
     {                                                                                              \
         .name = op, .min_in = inputs, .max_in = inputs, .min_out = 1, .max_out = outputs,          \
-        .infer = infer_rule, .eval = eval_rule                                                     \
+        .infer = infer_rule, .eval = eval_rule, .lower = lower_rule, .accepts = accepts_rule       \
     }
 
 const op_def op_rows_pool[] = {
-    POOL("MaxPool", 1, 2, max_pool_infer, max_pool_eval),
-    POOL("AveragePool", 1, 1, float_pool_infer, average_pool_eval),
-    POOL("LpPool", 1, 1, float_pool_infer, lp_pool_eval),
-    POOL("GlobalAveragePool", 1, 1, global_infer, global_average_eval),
-    POOL("GlobalMaxPool", 1, 1, global_infer, global_max_eval),
-    POOL("GlobalLpPool", 1, 1, global_infer, global_lp_eval),
-    POOL("MaxRoiPool", 2, 1, roi_pool_infer, roi_pool_eval),
+    POOL("MaxPool", 1, 2, max_pool_infer, max_pool_eval, NULL, NULL),
+    POOL("AveragePool", 1, 1, float_pool_infer, average_pool_eval, NULL, NULL),
+    POOL("LpPool", 1, 1, float_pool_infer, lp_pool_eval, NULL, NULL),
+    POOL("GlobalAveragePool", 1, 1, global_infer, global_average_eval, op_lower_reduce,
+         op_accepts_reduce),
+    POOL("GlobalMaxPool", 1, 1, global_infer, global_max_eval, op_lower_reduce, op_accepts_reduce),
+    POOL("GlobalLpPool", 1, 1, global_infer, global_lp_eval, NULL, NULL),
+    POOL("MaxRoiPool", 2, 1, roi_pool_infer, roi_pool_eval, NULL, NULL),
     {.name = "MaxUnpool",
      .min_in = 2,
      .max_in = 3,

@@ -269,7 +269,7 @@ REDUCE_EVAL(min)
 #define REDUCE_ROW(NAME, INFER, EVAL)                                                              \
     {                                                                                              \
         .name = NAME, .min_in = 1, .max_in = 2, .min_out = 1, .max_out = 1, .infer = INFER,        \
-        .eval = EVAL                                                                               \
+        .eval = EVAL, .lower = op_lower_reduce, .accepts = op_accepts_reduce                       \
     }
 
 const op_def op_rows_reduce[] = {

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cpu/move.h"
+
+#include <string.h>
+
+typedef struct wide {
+    uint64_t part[2];
+} wide;
+
+#define COPY_RUN(type)                                                                             \
+    {                                                                                              \
+        const type *x = (const type *)from;                                                        \
+        type *y = (type *)to;                                                                      \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            y[i * to_step] = x[i * from_step];                                                     \
+        break;                                                                                     \
+    }
+
+static void copy_run(char *to, int64_t to_step, const char *from, int64_t from_step, uint32_t size,
+                     int64_t n)
+{
+    if (to_step == 1 && from_step == 1) {
+        memcpy(to, from, (size_t)n * size);
+        return;
+    }
+    switch (size) {
+    case 1:
+        COPY_RUN(uint8_t)
+    case 2:
+        COPY_RUN(uint16_t)
+    case 4:
+        COPY_RUN(uint32_t)
+    case 8:
+        COPY_RUN(uint64_t)
+    default:
+        COPY_RUN(wide)
+    }
+}
+
+void cpu_copy(const void *args, uint32_t begin, uint32_t end)
+{
+    const cpu_copy_args *a = args;
+    int32_t inner = a->nd.rank - 1;
+    int64_t from_step = a->nd.strides[0][inner], to_step = a->nd.strides[1][inner];
+    const char *from = a->from + a->from_at * a->size;
+    char *to = a->to + a->to_at * a->size;
+    cpu_nd_walk w;
+    for (cpu_nd_start(&a->nd, &w, begin, end); cpu_nd_more(&w); cpu_nd_next(&a->nd, &w))
+        copy_run(to + w.at[1] * a->size, to_step, from + w.at[0] * a->size, from_step, a->size,
+                 w.count);
+}
+
+void cpu_fill(const void *args, uint32_t begin, uint32_t end)
+{
+    const cpu_fill_args *a = args;
+    int64_t first = begin * a->tile, last = end * a->tile < a->count ? end * a->tile : a->count;
+    unsigned char pattern[256];
+    const void *value = a->from ? (const void *)a->from : a->value;
+    uint32_t each = sizeof pattern / a->size;
+    for (uint32_t i = 0; i < each; i++)
+        memcpy(pattern + i * a->size, value, a->size);
+    for (int64_t i = first; i < last; i += each) {
+        int64_t n = last - i < each ? last - i : each;
+        memcpy(a->to + i * a->size, pattern, (size_t)n * a->size);
+    }
+}
+
+static int64_t index_at(const cpu_gather_args *a, int64_t i)
+{
+    return a->narrow ? ((const int32_t *)a->index)[i] : ((const int64_t *)a->index)[i];
+}
+
+void cpu_gather(const void *args, uint32_t begin, uint32_t end)
+{
+    const cpu_gather_args *a = args;
+    int64_t all = a->outer * a->indices;
+    int64_t first = begin * a->tile, last = end * a->tile < all ? end * a->tile : all;
+    int64_t o = first / a->indices, i = first % a->indices;
+    for (int64_t t = first; t < last; t++) {
+        char *to = a->to + t * a->inner;
+        int64_t given = index_at(a, i), at = given < 0 ? given + a->axis : given;
+        if (at < 0 || at >= a->axis) {
+            cpu_report(a->fault, CPU_FAULT_INDEX, given);
+            memset(to, 0, (size_t)a->inner);
+        } else {
+            memcpy(to, a->from + o * a->outer_step + at * a->axis_step, (size_t)a->inner);
+        }
+        if (++i == a->indices) {
+            i = 0;
+            o++;
+        }
+    }
+}

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Ops that only move elements: views that could not stay views, Concat, Tile, Pad, Gather. */
+#include <string.h>
+
+#include "cpu/move.h"
+#include "op/lowerings.h"
+
+/* Bytes of an element that can be moved alone; 0: packed types, strings. */
+static uint32_t element_size(tacit_dtype dtype)
+{
+    uint32_t bits = tacit_dtype_bits(dtype);
+    return dtype == TACIT_STRING || bits < 8 || bits > 128 ? 0 : bits / 8;
+}
+
+/* A copy between two views of the same shape. */
+typedef struct copy_plan {
+    uint32_t input, output;
+    ir_shape shape;
+    int64_t from_at, to_at; /* elements */
+    int64_t from[IR_MAX_RANK], to[IR_MAX_RANK];
+    uint32_t size;
+} copy_plan;
+
+/* The axis along which the source runs on by one, where the innermost does not. */
+static int32_t transposed_axis(const cpu_nd *nd)
+{
+    int32_t inner = nd->rank - 1;
+    if (nd->strides[0][inner] <= 1 || nd->strides[1][inner] != 1 || nd->dims[inner] < 4)
+        return -1;
+    for (int32_t d = 0; d < inner; d++)
+        if (nd->strides[0][d] == 1 && nd->dims[d] >= 4)
+            return d;
+    return -1;
+}
+
+static tacit_status bind_copy(op_lower *c, const copy_plan *p, size_t from, size_t to, uint64_t run)
+{
+    bool whole =
+        p->to_at == 0 && ir_shape_size(&p->shape) == ir_shape_size(&c->out[p->output].type.shape);
+    TRY(op_lower_in(c, from, p->input));
+    return op_lower_out_tiled(c, to, p->output, whole ? run : 0, whole ? run : 0);
+}
+
+static tacit_status emit_transpose(op_lower *c, const copy_plan *p, const cpu_nd *nd, int32_t axis)
+{
+    int32_t inner = nd->rank - 1;
+    cpu_transpose_args t = {.from_at = p->from_at,
+                            .to_at = p->to_at,
+                            .size = p->size,
+                            .rows = nd->dims[axis],
+                            .columns = nd->dims[inner],
+                            .to_row = nd->strides[1][axis],
+                            .from_column = nd->strides[0][inner]};
+    int64_t tiles = 1;
+    for (int32_t d = 0; d < inner; d++) {
+        if (d == axis)
+            continue;
+        t.dims[t.rank] = nd->dims[d];
+        t.from_stride[t.rank] = nd->strides[0][d];
+        t.to_stride[t.rank++] = nd->strides[1][d];
+        tiles *= nd->dims[d];
+    }
+    t.row_tiles = (uint32_t)((t.rows + CPU_TRANSPOSE_ROWS - 1) / CPU_TRANSPOSE_ROWS);
+    tiles *= t.row_tiles;
+    if (tiles > INT32_MAX)
+        return OP_LOWER_NO_KERNEL;
+    cpu_transpose_args *a =
+        op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, transpose), CPU_PICK(c->cpu.isa, cpu_transpose),
+                       sizeof *a, (uint32_t)tiles);
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = t;
+    op_lower_note(c,
+                  "transpose_%s of %u-byte elements in blocks: a plain copy would touch a cache "
+                  "line for each element",
+                  cpu_isa_name(c->cpu.isa), p->size);
+    return bind_copy(c, p, offsetof(cpu_transpose_args, from), offsetof(cpu_transpose_args, to), 0);
+}
+
+static tacit_status emit_copy(op_lower *c, const copy_plan *p)
+{
+    cpu_nd nd;
+    cpu_nd_begin(&nd, p->shape.rank, p->shape.dims);
+    cpu_nd_operand(&nd, p->from);
+    cpu_nd_operand(&nd, p->to);
+    uint32_t tiles = cpu_nd_ready(&nd, 262144 / p->size);
+    if (tiles == 0)
+        return TACIT_OK;
+    uint64_t bytes = 2 * (uint64_t)ir_shape_size(&p->shape) * p->size;
+    int32_t axis = transposed_axis(&nd);
+    if (axis >= 0) {
+        TRY(emit_transpose(c, p, &nd, axis));
+        op_lower_cost(c, 0, bytes);
+        return TACIT_OK;
+    }
+    cpu_copy_args *a = op_lower_thunk(c, "copy", cpu_copy, sizeof *a, tiles);
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = (cpu_copy_args){.from_at = p->from_at, .to_at = p->to_at, .size = p->size, .nd = nd};
+    uint64_t run = cpu_nd_dense(&nd, 1) ? (uint64_t)cpu_nd_tile_elements(&nd) * p->size : 0;
+    TRY(bind_copy(c, p, offsetof(cpu_copy_args, from), offsetof(cpu_copy_args, to), run));
+    op_lower_cost(c, 0, bytes);
+    op_lower_note(c, "copy of %u-byte elements over %d axes, runs of %lld", p->size, nd.rank,
+                  (long long)nd.dims[nd.rank - 1]);
+    return TACIT_OK;
+}
+
+/* --- ops with an alias rule that must copy after all ------------------------------------------ */
+
+bool op_accepts_view(const ir_node *node, uint32_t in, const op_operand *view)
+{
+    op_view v;
+    if (in != 0 || !node->op->alias || !element_size(view->type.dtype))
+        return false;
+    for (uint32_t i = 0; i < node->n_outputs; i++)
+        if (node->outputs[i] && !node->op->alias(node, 0, view, i, &v))
+            return false;
+    return true;
+}
+
+tacit_status op_lower_view(op_lower *c)
+{
+    uint32_t size = element_size(c->in[0].type.dtype);
+    op_view view;
+    if (!size || !c->node->op->alias)
+        return OP_LOWER_NO_KERNEL;
+    for (uint32_t i = 0; i < c->node->n_outputs; i++)
+        if (op_lower_wants(c, i) && !c->node->op->alias(c->node, 0, &c->in[0], i, &view))
+            return OP_LOWER_NO_KERNEL;
+    for (uint32_t i = 0; i < c->node->n_outputs; i++) {
+        if (!op_lower_wants(c, i))
+            continue;
+        memset(&view, 0, sizeof view);
+        (void)c->node->op->alias(c->node, 0, &c->in[0], i, &view);
+        copy_plan p = {
+            .output = i, .shape = c->out[i].type.shape, .from_at = view.offset, .size = size};
+        memcpy(p.from, view.strides, sizeof p.from);
+        memcpy(p.to, c->out[i].strides, sizeof p.to);
+        TRY(emit_copy(c, &p));
+    }
+    return TACIT_OK;
+}
+
+/* --- Concat, Tile, Pad ------------------------------------------------------------------------ */
+
+tacit_status op_lower_concat(op_lower *c)
+{
+    uint32_t size = element_size(c->out[0].type.dtype);
+    int32_t axis;
+    int64_t at = 0;
+    if (!size)
+        return OP_LOWER_NO_KERNEL;
+    TRY(ir_axis(ir_attr_int(c->node, "axis", 0), c->out[0].type.shape.rank, &axis, c->err));
+    for (uint32_t i = 0; i < c->node->n_inputs; i++) {
+        copy_plan p = {.input = i,
+                       .shape = c->in[i].type.shape,
+                       .to_at = at * c->out[0].strides[axis],
+                       .size = size};
+        memcpy(p.from, c->in[i].strides, sizeof p.from);
+        memcpy(p.to, c->out[0].strides, sizeof p.to);
+        TRY(emit_copy(c, &p));
+        at += c->in[i].type.shape.dims[axis];
+    }
+    return TACIT_OK;
+}
+
+bool op_accepts_move(const ir_node *node, uint32_t in, const op_operand *view)
+{
+    (void)in;
+    return node->outputs[0] && element_size(node->outputs[0]->type.dtype) &&
+           element_size(view->type.dtype);
+}
+
+/* Every repeated axis is a pair: repeats (which the source does not see) and the axis. */
+tacit_status op_lower_tile(op_lower *c)
+{
+    const ir_shape *x = &c->in[0].type.shape, *y = &c->out[0].type.shape;
+    copy_plan p = {.size = element_size(c->in[0].type.dtype)};
+    if (!p.size)
+        return OP_LOWER_NO_KERNEL;
+    for (int32_t d = 0; d < x->rank; d++) {
+        int64_t repeats = x->dims[d] ? y->dims[d] / x->dims[d] : 0;
+        if (p.shape.rank + (repeats > 1 ? 2 : 1) > IR_MAX_RANK)
+            return OP_LOWER_NO_KERNEL;
+        if (repeats != 1) {
+            p.shape.dims[p.shape.rank] = repeats;
+            p.from[p.shape.rank] = 0;
+            p.to[p.shape.rank++] = c->out[0].strides[d] * x->dims[d];
+        }
+        if (p.shape.rank == IR_MAX_RANK)
+            return OP_LOWER_NO_KERNEL;
+        p.shape.dims[p.shape.rank] = x->dims[d];
+        p.from[p.shape.rank] = c->in[0].strides[d];
+        p.to[p.shape.rank++] = c->out[0].strides[d];
+    }
+    return emit_copy(c, &p);
+}
+
+static tacit_status emit_fill(op_lower *c, uint32_t size, int value_input)
+{
+    int64_t count = ir_shape_size(&c->out[0].type.shape);
+    enum { TILE = 65536 };
+    if (count == 0)
+        return TACIT_OK;
+    if (count / TILE >= INT32_MAX)
+        return OP_LOWER_NO_KERNEL;
+    cpu_fill_args *a =
+        op_lower_thunk(c, "fill", cpu_fill, sizeof *a, (uint32_t)((count + TILE - 1) / TILE));
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = (cpu_fill_args){.count = count, .tile = TILE, .size = size};
+    if (value_input >= 0)
+        TRY(op_lower_in(c, offsetof(cpu_fill_args, from), (uint32_t)value_input));
+    TRY(op_lower_out_tiled(c, offsetof(cpu_fill_args, to), 0, (uint64_t)TILE * size,
+                           (uint64_t)TILE * size));
+    op_lower_cost(c, 0, (uint64_t)count * size);
+    return TACIT_OK;
+}
+
+/* Before and after each axis; false where that is not known at compile time. */
+static bool read_pads(const op_lower *c, int64_t *before, int64_t *after)
+{
+    int64_t pads[2 * IR_MAX_RANK], axes[IR_MAX_RANK];
+    uint32_t n_pads, n_axes;
+    int32_t rank = c->in[0].type.shape.rank;
+    if (!c->in[1].constant ||
+        op_read_ints(c->in[1].constant, pads, 2 * IR_MAX_RANK, &n_pads, NULL) != TACIT_OK)
+        return false;
+    n_axes = (uint32_t)rank;
+    for (int32_t d = 0; d < rank; d++)
+        axes[d] = d, before[d] = after[d] = 0;
+    if (op_lower_has(c, 3) &&
+        (!c->in[3].constant ||
+         op_read_ints(c->in[3].constant, axes, IR_MAX_RANK, &n_axes, NULL) != TACIT_OK))
+        return false;
+    for (uint32_t i = 0; i < n_axes && n_pads == 2 * n_axes; i++) {
+        int32_t axis;
+        if (ir_axis(axes[i], rank, &axis, NULL) != TACIT_OK)
+            return false;
+        before[axis] = pads[i];
+        after[axis] = pads[n_axes + i];
+    }
+    return n_pads == 2 * n_axes;
+}
+
+tacit_status op_lower_pad(op_lower *c)
+{
+    int64_t before[IR_MAX_RANK], after[IR_MAX_RANK];
+    const ir_shape *x = &c->in[0].type.shape;
+    copy_plan p = {.size = element_size(c->in[0].type.dtype), .shape = *x};
+    if (!p.size || strcmp(ir_attr_string(c->node, "mode", "constant"), "constant") != 0 ||
+        !read_pads(c, before, after))
+        return OP_LOWER_NO_KERNEL;
+    bool grows = false;
+    for (int32_t d = 0; d < x->rank; d++) { /* negative pads crop the source */
+        int64_t crop = before[d] < 0 ? -before[d] : 0, tail = after[d] < 0 ? -after[d] : 0;
+        p.shape.dims[d] = x->dims[d] - crop - tail;
+        if (p.shape.dims[d] < 0)
+            p.shape.dims[d] = 0;
+        p.from[d] = c->in[0].strides[d];
+        p.to[d] = c->out[0].strides[d];
+        p.from_at += crop * p.from[d];
+        p.to_at += (before[d] > 0 ? before[d] : 0) * p.to[d];
+        grows = grows || before[d] > 0 || after[d] > 0;
+    }
+    if (grows)
+        TRY(emit_fill(c, p.size, op_lower_has(c, 2) ? 2 : -1));
+    return emit_copy(c, &p);
+}
+
+/* --- Gather ----------------------------------------------------------------------------------- */
+
+tacit_status op_lower_gather(op_lower *c)
+{
+    const ir_shape *x = &c->in[0].type.shape;
+    tacit_dtype index = c->in[1].type.dtype;
+    uint32_t size = element_size(c->in[0].type.dtype);
+    int32_t axis;
+    if (!size || (index != TACIT_I64 && index != TACIT_I32))
+        return OP_LOWER_NO_KERNEL;
+    TRY(ir_axis(ir_attr_int(c->node, "axis", 0), x->rank, &axis, c->err));
+    cpu_gather_args g = {.outer = 1,
+                         .axis = x->dims[axis],
+                         .indices = ir_shape_size(&c->in[1].type.shape),
+                         .inner = size,
+                         .narrow = index == TACIT_I32};
+    for (int32_t d = 0; d < x->rank; d++)
+        if (d < axis)
+            g.outer *= x->dims[d];
+        else if (d > axis)
+            g.inner *= x->dims[d];
+    g.axis_step = g.inner;
+    g.outer_step = g.inner * g.axis;
+    int64_t all = g.outer * g.indices;
+    if (all * g.inner == 0)
+        return TACIT_OK;
+    g.tile = 131072 / g.inner < 1 ? 1 : 131072 / g.inner;
+    if (all / g.tile >= INT32_MAX)
+        return OP_LOWER_NO_KERNEL;
+    cpu_gather_args *a =
+        op_lower_thunk(c, "gather", cpu_gather, sizeof *a, (uint32_t)((all + g.tile - 1) / g.tile));
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = g;
+    uint64_t run = (uint64_t)(g.tile * g.inner);
+    TRY(op_lower_in(c, offsetof(cpu_gather_args, from), 0));
+    TRY(op_lower_in(c, offsetof(cpu_gather_args, index), 1));
+    TRY(op_lower_out_tiled(c, offsetof(cpu_gather_args, to), 0, run, run));
+    TRY(op_lower_fault(c, offsetof(cpu_gather_args, fault)));
+    op_lower_cost(c, 0, 2 * op_lower_bytes(&c->out[0]));
+    op_lower_note(c, "gather of runs of %lld bytes", (long long)g.inner);
+    return TACIT_OK;
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Lower rules that move or reduce elements, against their evaluators. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/lower_check.h"
+
+/* One of every element size. */
+static const tacit_dtype sizes[] = {TACIT_U8, TACIT_F16, TACIT_F32, TACIT_I64, TACIT_C128};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+static ir_tensor *values(op_case *c, rng *r, tacit_dtype dtype, ir_shape s)
+{
+    return op_case_random(c, r, dtype == TACIT_C128 ? TACIT_C128 : dtype, s, 0, 200);
+}
+
+static void transpose_every_permutation(void **state)
+{
+    (void)state;
+    rng r = rng_seed(40);
+    for (int round = 0; round < 60; round++) {
+        op_case c;
+        op_case_begin(&c, "", "Transpose");
+        ir_shape s = {.rank = 1 + (int32_t)rng_below(&r, 4)};
+        int64_t perm[4];
+        for (int32_t d = 0; d < s.rank; d++) {
+            s.dims[d] = 1 + (int64_t)rng_below(&r, 37);
+            perm[d] = d;
+        }
+        for (int32_t d = s.rank; d-- > 1;) {
+            int32_t o = (int32_t)rng_below(&r, (uint64_t)d + 1);
+            int64_t t = perm[d];
+            perm[d] = perm[o];
+            perm[o] = t;
+        }
+        values(&c, &r, sizes[round % SIZES], s);
+        op_case_ints(&c, "perm", (uint32_t)s.rank, perm);
+        lower_check(&c, &r, 1, 0, 0);
+        op_case_end(&c);
+    }
+    op_case c;
+    op_case_begin(&c, "", "Transpose");
+    values(&c, &r, TACIT_F32, SHAPE(2, 600, 70));
+    op_case_ints(&c, "perm", 3, (int64_t[]){0, 2, 1});
+    lower_check(&c, &r, 1, 0, 0);
+    op_case_end(&c);
+}
+
+static void slices_splits_and_expansions(void **state)
+{
+    (void)state;
+    rng r = rng_seed(41);
+    for (int k = 0; k < SIZES; k++) {
+        op_case c;
+        op_case_begin(&c, "", "Slice");
+        values(&c, &r, sizes[k], SHAPE(6, 9, 20));
+        op_case_i64(&c, TACIT_I64, SHAPE(2), (int64_t[]){1, -15});
+        op_case_i64(&c, TACIT_I64, SHAPE(2), (int64_t[]){5, 99});
+        op_case_i64(&c, TACIT_I64, SHAPE(2), (int64_t[]){0, 2});
+        op_case_i64(&c, TACIT_I64, SHAPE(2), (int64_t[]){2, 3});
+        for (uint32_t i = 1; i < 5; i++) {
+            op_case_int(&c, "unused", 0);
+            c.node->inputs[i]->constant = c.in[i];
+        }
+        lower_check(&c, &r, 1, 30, 0);
+        op_case_end(&c);
+
+        op_case_begin(&c, "", "Split");
+        values(&c, &r, sizes[k], SHAPE(4, 30, 5));
+        op_case_int(&c, "axis", 1);
+        op_case_int(&c, "num_outputs", 3);
+        lower_check(&c, &r, 3, 0, 0);
+        op_case_end(&c);
+
+        op_case_begin(&c, "", "Expand");
+        values(&c, &r, sizes[k], SHAPE(4, 1, 5));
+        op_case_i64(&c, TACIT_I64, SHAPE(4), (int64_t[]){2, 4, 7, 5});
+        lower_check(&c, &r, 1, 2, 0);
+        op_case_end(&c);
+
+        op_case_begin(&c, "", "Reshape");
+        values(&c, &r, sizes[k], SHAPE(4, 6, 5));
+        op_case_i64(&c, TACIT_I64, SHAPE(2), (int64_t[]){8, 15});
+        lower_check(&c, &r, 1, 2, 0);
+        op_case_end(&c);
+    }
+}
+
+static void concat_tile_and_pad(void **state)
+{
+    (void)state;
+    rng r = rng_seed(42);
+    for (int k = 0; k < SIZES; k++)
+        for (int64_t axis = 0; axis < 3; axis++) {
+            op_case c;
+            op_case_begin(&c, "", "Concat");
+            for (int i = 0; i < 3; i++) {
+                ir_shape s = SHAPE(3, 4, 5);
+                s.dims[axis] = i == 1 ? 0 : 2 + i;
+                values(&c, &r, sizes[k], s);
+            }
+            op_case_int(&c, "axis", axis);
+            lower_check(&c, &r, 1, 0, 0);
+            op_case_end(&c);
+
+            op_case_begin(&c, "", "Tile");
+            values(&c, &r, sizes[k], SHAPE(3, 4, 5));
+            int64_t repeats[3] = {1, 2, 1};
+            repeats[axis] = 3;
+            op_case_i64(&c, TACIT_I64, SHAPE(3), repeats);
+            lower_check(&c, &r, 1, 2, 0);
+            op_case_end(&c);
+
+            op_case_begin(&c, "", "Pad");
+            values(&c, &r, sizes[k], SHAPE(3, 4, 5));
+            op_case_i64(&c, TACIT_I64, SHAPE(4), (int64_t[]){2, axis - 1, 1, 3});
+            values(&c, &r, sizes[k], (ir_shape){.rank = 0});
+            op_case_i64(&c, TACIT_I64, SHAPE(2), (int64_t[]){1, 2});
+            lower_check(&c, &r, 1, 10, 0);
+            op_case_end(&c);
+        }
+}
+
+static void gather_rows(void **state)
+{
+    (void)state;
+    rng r = rng_seed(43);
+    for (int k = 0; k < SIZES; k++)
+        for (int64_t axis = 0; axis < 3; axis++) {
+            op_case c;
+            op_case_begin(&c, "", "Gather");
+            values(&c, &r, sizes[k], SHAPE(7, 8, 9));
+            op_case_i64(&c, axis == 1 ? TACIT_I32 : TACIT_I64, SHAPE(2, 3),
+                        (int64_t[]){0, -1, 6, 2, -7, 3});
+            op_case_int(&c, "axis", axis);
+            lower_check(&c, &r, 1, 0, 0);
+            op_case_end(&c);
+        }
+}
+
+static void reductions_over_any_axes(void **state)
+{
+    (void)state;
+    static const char *const ops[] = {"ReduceSum", "ReduceMean",      "ReduceMax",
+                                      "ReduceMin", "ReduceProd",      "ReduceL1",
+                                      "ReduceL2",  "ReduceSumSquare", "ReduceLogSum"};
+    rng r = rng_seed(44);
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        for (uint32_t mask = 1; mask < 16; mask++) {
+            op_case c;
+            op_case_begin(&c, "", ops[i]);
+            ir_tensor *x = op_case_random(&c, &r, TACIT_F32, SHAPE(3, 5, 4, 37), 0.9, 1.1);
+            if (mask == 5 && i < 4)
+                ((float *)x->data)[333] = NAN;
+            int64_t axes[4], n = 0;
+            for (int64_t d = 0; d < 4; d++)
+                if (mask >> d & 1)
+                    axes[n++] = d - (d & 1 ? 4 : 0);
+            op_case_i64(&c, TACIT_I64, SHAPE(n), axes);
+            op_case_int(&c, "keepdims", mask & 1);
+            c.node->inputs[1]->constant = c.in[1];
+            lower_check(&c, &r, 1, 2, 3e-5);
+            op_case_end(&c);
+        }
+}
+
+static void global_pools_and_argmax(void **state)
+{
+    (void)state;
+    static const char *const pools[] = {"GlobalAveragePool", "GlobalMaxPool"};
+    rng r = rng_seed(45);
+    for (int i = 0; i < 2; i++) {
+        op_case c;
+        op_case_begin(&c, "", pools[i]);
+        op_case_random(&c, &r, TACIT_F32, SHAPE(2, 9, 7, 7), -2, 2);
+        lower_check(&c, &r, 1, 0, 1e-6);
+        op_case_end(&c);
+    }
+    for (int variant = 0; variant < 12; variant++) {
+        op_case c;
+        op_case_begin(&c, "", variant & 1 ? "ArgMin" : "ArgMax");
+        ir_tensor *x = op_case_random(&c, &r, TACIT_F32, SHAPE(4, 50, 6), 0, 9);
+        for (int64_t i = 0; i < ir_tensor_count(x); i++) /* ties, and a NaN */
+            ((float *)x->data)[i] = i == 77 ? NAN : floorf(((float *)x->data)[i]);
+        op_case_int(&c, "axis", variant / 4);
+        op_case_int(&c, "select_last_index", variant >> 1 & 1);
+        lower_check(&c, &r, 1, 0, 0);
+        op_case_end(&c);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(transpose_every_permutation),
+        cmocka_unit_test(slices_splits_and_expansions),
+        cmocka_unit_test(concat_tile_and_pad),
+        cmocka_unit_test(gather_rows),
+        cmocka_unit_test(reductions_over_any_axes),
+        cmocka_unit_test(global_pools_and_argmax),
+    };
+    return cmocka_run_group_tests_name("lowering of movers", tests, NULL, NULL);
+}
