@@ -97,7 +97,9 @@ tacit_status prog_check_input(const prog_program *p, uint32_t i, const ir_tensor
     if (t->kind != v->type.kind && v->type.dtype != TACIT_DTYPE_NONE)
         return error_set(err, TACIT_ERR_TYPE, "input '%s': a value of another kind was given",
                          v->name);
-    if (v->type.dtype != TACIT_DTYPE_NONE && t->dtype != v->type.dtype)
+    /* An empty sequence or optional need not know of what. */
+    bool untyped = t->kind != IR_TENSOR && t->dtype == TACIT_DTYPE_NONE && !t->count && !t->data;
+    if (v->type.dtype != TACIT_DTYPE_NONE && t->dtype != v->type.dtype && !untyped)
         return error_set(err, TACIT_ERR_TYPE, "input '%s' is %s, but %s was given", v->name,
                          tacit_dtype_text(v->type.dtype), tacit_dtype_text(t->dtype));
     if (t->kind != IR_TENSOR || v->type.shape.rank < 0)
