@@ -25,6 +25,11 @@ tacit_status onnx_text(onnx_reader *r, wire_span text, const char **out)
     return *out ? TACIT_OK : error_memory(r->err, "a name");
 }
 
+bool onnx_may_explain(onnx_reader *r)
+{
+    return r->contexts++ < ONNX_MAX_CONTEXTS;
+}
+
 const char *onnx_domain(const char *domain)
 {
     return strcmp(domain, "ai.onnx") == 0 ? "" : domain;

@@ -307,8 +307,9 @@ tacit_status onnx_attribute(onnx_reader *r, onnx_scope *scope, ir_node *owner, w
     *out = (ir_attr){.name = name};
     if (!*a.reference) {
         tacit_status status = attr_value(r, scope, owner, &a, out);
-        return status == TACIT_OK ? status
-                                  : error_context(r->err, status, "attribute '%s'", a.name);
+        return status == TACIT_OK || !onnx_may_explain(r)
+                   ? status
+                   : error_context(r->err, status, "attribute '%s'", a.name);
     }
     if (!scope->function)
         return error_set(r->err, TACIT_ERR_GRAPH,

@@ -219,7 +219,8 @@ tacit_status onnx_inline(onnx_reader *r, ir_graph *g, onnx_function *f, const on
     tacit_status status = inline_body(r, g, f, call);
     r->nesting--;
     f->active = false;
-    return status == TACIT_OK ? status
-                              : error_context(r->err, status, "in function '%s' called by '%s'",
-                                              f->name, call->name);
+    return status == TACIT_OK || !onnx_may_explain(r)
+               ? status
+               : error_context(r->err, status, "in function '%s' called by '%s'", f->name,
+                               call->name);
 }

@@ -309,6 +309,8 @@ static bool is_constant(const node_proto *n)
 
 static tacit_status node_context(onnx_reader *r, const node_proto *n, tacit_status status)
 {
+    if (!onnx_may_explain(r))
+        return status;
     return error_context(r->err, status, "node '%s' (%s)", *n->name ? n->name : "unnamed", n->type);
 }
 

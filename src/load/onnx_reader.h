@@ -11,6 +11,7 @@ enum {
     ONNX_MAX_NESTING = 64,      /* subgraphs in subgraphs, functions in functions */
     ONNX_MAX_NODES = 1 << 20,   /* after inlining: a function that doubles can be written in 1 KB */
     ONNX_MAX_SYMBOLS = 1 << 16, /* named dimensions */
+    ONNX_MAX_CONTEXTS = 6,
     ONNX_MIN_OPSET = 1,
     ONNX_MAX_OPSET = 27,
     ONNX_MIN_IR = 3,
@@ -33,6 +34,7 @@ typedef struct onnx_reader {
     map functions; /* "domain\nname\noverload" → onnx_function */
     size_t budget; /* what memory->total may grow to */
     uint32_t nodes, nesting;
+    uint32_t contexts; /* "node 'x': " already in front of the error */
     tacit_error *err;
 } onnx_reader;
 
@@ -40,6 +42,8 @@ typedef struct onnx_reader {
 tacit_status onnx_charge(onnx_reader *r, size_t bytes);
 /* A NUL-terminated copy in the scratch arena; a NUL inside is an error. */
 tacit_status onnx_text(onnx_reader *r, wire_span text, const char **out);
+/* Whether the error may get one more context: the innermost few tell most. */
+bool onnx_may_explain(onnx_reader *r);
 /* "" for "ai.onnx". */
 const char *onnx_domain(const char *domain);
 
