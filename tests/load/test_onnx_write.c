@@ -51,9 +51,10 @@ static void round_trip(void *context, const char *path)
     sbuf_init(&why, NULL);
     assert_int_equal(file_map_open(&m, path, &err), TACIT_OK);
     load_options o = {.name = path, .map = &m};
-    if (load_onnx(m.data, m.size, &o, &a, &files, &g, &err) != TACIT_OK) {
-        t->refused++;
-    } else if (load_onnx_encode(g, &bytes, &err) != TACIT_OK ||
+    if (load_onnx(m.data, m.size, &o, &a, &files, &g, &err) != TACIT_OK ||
+        load_onnx_encode(g, &bytes, &err) == TACIT_ERR_UNSUPPORTED) {
+        t->refused++; /* the batched Scan of opset 8 has no newer form */
+    } else if (!bytes.length ||
                load_onnx(bytes.data, bytes.length, &o, &a, &files, &again, &err) != TACIT_OK) {
         t->wrong++;
         fprintf(stderr, "%s: %s\n", path, err.message);
@@ -86,6 +87,7 @@ static void reading_what_was_written_gives_the_same_graph(void **state)
     printf("%zu models: %zu the same, %zu refused, %zu wrong\n", t.seen, t.same, t.refused,
            t.wrong);
     assert_int_equal(t.wrong, 0);
+    assert_true(t.refused <= 1);
     assert_true(t.same > 1900);
 }
 
@@ -170,9 +172,11 @@ static void rewrite(void *context, const char *path)
     assert_int_equal(file_map_open(&m, path, &err), TACIT_OK);
     if (load_onnx(m.data, m.size, NULL, &a, &files, &g, &err) == TACIT_OK) {
         snprintf(name, sizeof name, "%s/%zu.onnx", t->folder, t->same);
-        assert_int_equal(load_onnx_write(g, name, &err), TACIT_OK);
+        tacit_status status = load_onnx_write(g, name, &err);
+        assert_true(status == TACIT_OK || status == TACIT_ERR_UNSUPPORTED);
         snprintf(name, sizeof name, "%s/%zu.txt", t->folder, t->same++);
-        assert_int_equal(file_write_all(name, path, strlen(path), &err), TACIT_OK);
+        if (status == TACIT_OK)
+            assert_int_equal(file_write_all(name, path, strlen(path), &err), TACIT_OK);
     }
     load_files_close(&files);
     arena_free(&a);
