@@ -123,9 +123,9 @@ static tacit_status set_inputs(tacit_session *s, const tacit_tensor *inputs, uin
         const ir_value *v = g->inputs.data[i];
         if (s->seen[i] == s->runs)
             continue;
-        if (!ir_value_known(v))
+        if (!ir_value_data(v))
             return error_set(err, TACIT_ERR_ARGUMENT, "input '%s' is missing", v->name);
-        prog_set_input(s->run, i, ir_value_known(v));
+        prog_set_input(s->run, i, ir_value_data(v));
     }
     return TACIT_OK;
 }

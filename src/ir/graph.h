@@ -166,11 +166,16 @@ tacit_status ir_node_subgraphs(const ir_node *node,
                                tacit_status (*visit)(void *context, ir_graph *sub), void *context);
 bool ir_node_has_subgraph(const ir_node *node);
 
-/* The contents of `v` where they are known and at hand (not elided), else NULL. */
-static inline const ir_tensor *ir_value_known(const ir_value *v)
+/* Contents at hand (not elided): a weight, an input's default, or found by inference. Or NULL. */
+static inline const ir_tensor *ir_value_data(const ir_value *v)
 {
     return v && v->constant && (v->constant->data || v->constant->kind != IR_TENSOR) ? v->constant
                                                                                      : NULL;
+}
+/* The same where it is settled at compile time: an input's default may still be overridden. */
+static inline const ir_tensor *ir_value_known(const ir_value *v)
+{
+    return v && !v->is_input ? ir_value_data(v) : NULL;
 }
 
 /* Editing. */

@@ -173,7 +173,7 @@ static tacit_status collect_weights(model_file *f, const write_scope *scope)
         const ir_value *v = g->values.data[i];
         if (!v->is_initializer)
             continue;
-        if (!ir_value_known(v) || v->constant->kind != IR_TENSOR)
+        if (!ir_value_data(v) || v->constant->kind != IR_TENSOR)
             return error_set(f->w.err, TACIT_ERR_STATE, "weight '%s' has no data", v->name);
         f->weights[f->n_weights++] =
             (weight){.tensor = v->constant, .name = scope->names[i], .pad = UINT32_MAX};

@@ -50,7 +50,7 @@ enum {
     ROW(XOR, "Xor", 2, B, (a != 0) != (b != 0))                                                    \
     ROW(NOT, "Not", 1, B, a == 0)                                                                  \
     ROW(WHERE, "Where", 3, F, a != 0 ? b : c)                                                      \
-    ROW(CLIP, "Clip", 3, F, a<b ? b : a> c ? c : a) /* low, high */                                \
+    ROW(CLIP, "Clip", 3, F, (a < b ? b : a) > c ? c : (a < b ? b : a)) /* low, high */             \
     ROW(ABS, "Abs", 1, F, fabs(a))                                                                 \
     ROW(NEG, "Neg", 1, F, -a)                                                                      \
     ROW(EXP, "Exp", 1, F, exp(a))                                                                  \

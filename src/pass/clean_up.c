@@ -37,7 +37,8 @@ static void bypass(pass_edit *e, ir_node *n, ir_value *x)
     e->c->rewrites++;
 }
 
-/* The operand that passes through when the other is the op's neutral element. */
+/* The operand that passes through when the other is the op's neutral element, which must not
+ * broadcast it to a larger shape. */
 static ir_value *neutral(const pass_edit *e, const ir_node *n)
 {
     static const struct {
@@ -52,10 +53,10 @@ static ir_value *neutral(const pass_edit *e, const ir_node *n)
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         if (!pass_is(e, n, rows[r].op))
             continue;
-        if (all_equal(n->inputs[1], rows[r].element))
-            return n->inputs[0];
-        if (!rows[r].second_only && all_equal(n->inputs[0], rows[r].element))
-            return n->inputs[1];
+        for (uint32_t k = 0; k < (rows[r].second_only ? 1u : 2u); k++)
+            if (all_equal(n->inputs[1 - k], rows[r].element) &&
+                pass_same_shape(n->inputs[k], n->outputs[0]))
+                return n->inputs[k];
     }
     return NULL;
 }
@@ -68,7 +69,8 @@ static bool holds(tacit_dtype to, tacit_dtype from)
     ir_dtype_class ct = ir_dtype_classify(to), cf = ir_dtype_classify(from);
     uint32_t bt = tacit_dtype_bits(to), bf = tacit_dtype_bits(from);
     if (cf == IR_CLASS_BOOLEAN)
-        return ct == IR_CLASS_SIGNED || ct == IR_CLASS_UNSIGNED || ct == IR_CLASS_FLOAT;
+        return ct == IR_CLASS_SIGNED || ct == IR_CLASS_UNSIGNED || to == TACIT_F64 ||
+               to == TACIT_F32 || to == TACIT_F16 || to == TACIT_BF16;
     if (cf == IR_CLASS_FLOAT)
         return (to == TACIT_F64 || to == TACIT_F32) && bt > bf;
     if (cf == IR_CLASS_SIGNED && ct == IR_CLASS_SIGNED)
@@ -111,14 +113,14 @@ static bool dropout_is_identity(const ir_node *n)
     return n->n_inputs < 3 || !n->inputs[2] || (pass_scalar(n->inputs[2], &training) && !training);
 }
 
-static bool all_zero_ints(const ir_value *v)
+static bool all_ints_are(const ir_value *v, int64_t wanted)
 {
     int64_t values[2 * IR_MAX_RANK];
     uint32_t count;
     if (!pass_ints(v, values, 2 * IR_MAX_RANK, &count))
         return false;
     for (uint32_t i = 0; i < count; i++)
-        if (values[i])
+        if (values[i] != wanted)
             return false;
     return true;
 }
@@ -138,10 +140,11 @@ static ir_value *passes_through(const pass_edit *e, const ir_node *n)
                    ? n->inputs[0]
                    : NULL;
     if (pass_is(e, n, PASS_PAD))
-        return n->n_inputs > 1 && all_zero_ints(n->inputs[1]) ? n->inputs[0] : NULL;
+        return n->n_inputs > 1 && all_ints_are(n->inputs[1], 0) ? n->inputs[0] : NULL;
     if (pass_is(e, n, PASS_EXPAND) || pass_is(e, n, PASS_SLICE)) {
         /* A slice as large as its input is the input, unless a step turns it round. */
-        bool plain = pass_is(e, n, PASS_EXPAND) || n->n_inputs < 5 || !n->inputs[4];
+        bool plain = pass_is(e, n, PASS_EXPAND) || n->n_inputs < 5 || !n->inputs[4] ||
+                     all_ints_are(n->inputs[4], 1);
         return plain && pass_same_shape(n->inputs[0], n->outputs[0]) ? n->inputs[0] : NULL;
     }
     static const pass_op twice[] = {PASS_NEG, PASS_NOT};

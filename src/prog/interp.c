@@ -27,7 +27,7 @@ typedef struct frame {
  * inference knows there may hold for one iteration only. */
 static const ir_tensor *known(const ir_graph *g, const ir_value *v)
 {
-    return v->is_initializer || !g->parent ? ir_value_known(v) : NULL;
+    return v->is_initializer || !g->parent ? ir_value_data(v) : NULL;
 }
 
 static tacit_status frame_open(frame *f)
@@ -211,7 +211,7 @@ tacit_status interp_run_env(const ir_graph *g, const ir_tensor *const *inputs, i
     for (uint32_t i = 0; given && i < g->inputs.count; i++) {
         const ir_value *v = g->inputs.data[i];
         given[v->id] = inputs[i];
-        if (status == TACIT_OK && !inputs[i] && !ir_value_known(v))
+        if (status == TACIT_OK && !inputs[i] && !ir_value_data(v))
             status = error_set(err, TACIT_ERR_ARGUMENT, "input '%s' is missing", v->name);
     }
     if (status == TACIT_OK)

@@ -209,7 +209,7 @@ tacit_status prog_run_values(prog_session *s, const ir_tensor *const *inputs, ir
     const prog_program *p = s->program;
     for (uint32_t i = 0; i < p->graph->inputs.count; i++) {
         const ir_value *v = p->graph->inputs.data[i];
-        const ir_tensor *t = inputs[i] ? inputs[i] : ir_value_known(v);
+        const ir_tensor *t = inputs[i] ? inputs[i] : ir_value_data(v);
         if (!t)
             return error_set(err, TACIT_ERR_ARGUMENT, "input '%s' is missing", v->name);
         TRY(prog_check_input(p, i, t, err));
