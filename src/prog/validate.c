@@ -25,6 +25,13 @@ void validate_find(validate_run *r, validate_severity severity, const char *form
     (void)error_set(r->err, r->status, "check '%s': %s", r->check, text);
 }
 
+/* A check that could not be made fails the run, whatever the mode. */
+static void no_memory(validate_run *r)
+{
+    if (r->status == TACIT_OK)
+        r->status = error_set(r->err, TACIT_ERR_MEMORY, "out of memory: check '%s'", r->check);
+}
+
 /* --- checks ----------------------------------------------------------------------------------- */
 
 static void check_structure(validate_run *r)
@@ -47,8 +54,8 @@ static void check_types(validate_run *r)
             copy->values.data[i]->constant = NULL;
         }
     tacit_status status = copy ? op_infer_graph(copy, &found) : TACIT_ERR_MEMORY;
-    if (!copy)
-        validate_find(r, VALIDATE_WARNING, "out of memory: types were not checked");
+    if (status == TACIT_ERR_MEMORY)
+        no_memory(r);
     else if (status != TACIT_OK)
         validate_find(r, VALIDATE_ERROR, "types cannot be inferred again: %s", found.message);
     for (uint32_t i = 0; status == TACIT_OK && i < copy->values.count; i++) {
@@ -66,7 +73,10 @@ static void check_types(validate_run *r)
 static void check_plan(validate_run *r)
 {
     tacit_error found = {0};
-    if (plan_verify(&r->program->problem, &r->program->plan, &found) != TACIT_OK)
+    tacit_status status = plan_verify(&r->program->problem, &r->program->plan, &found);
+    if (status == TACIT_ERR_MEMORY)
+        no_memory(r);
+    else if (status != TACIT_OK)
         validate_find(r, VALIDATE_ERROR, "%s", found.message);
 }
 
