@@ -26,8 +26,11 @@
     F(gather)                                                                                      \
     F(generate)                                                                                    \
     F(image_decoder)                                                                               \
+    F(int8)                                                                                        \
+    F(linalg)                                                                                      \
     F(loss)                                                                                        \
     F(math)                                                                                        \
+    F(ml)                                                                                          \
     F(move)                                                                                        \
     F(nms)                                                                                         \
     F(nonlinear)                                                                                   \
@@ -37,6 +40,7 @@
     F(pool)                                                                                        \
     F(quant)                                                                                       \
     F(random)                                                                                      \
+    F(recurrence)                                                                                  \
     F(reduce)                                                                                      \
     F(resize)                                                                                      \
     F(rnn)                                                                                         \
@@ -47,9 +51,12 @@
     F(sequence)                                                                                    \
     F(signal)                                                                                      \
     F(slice)                                                                                       \
+    F(spectrum)                                                                                    \
+    F(splat)                                                                                       \
     F(string)                                                                                      \
     F(tfidf)                                                                                       \
-    F(ml)
+    F(vision)                                                                                      \
+    F(weights)
 
 #define DECLARE(name) extern const op_def op_rows_##name[];
 OP_FAMILIES(DECLARE)
