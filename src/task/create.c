@@ -10,7 +10,7 @@ enum {
     DEFAULT_TRACE = 65536,
     SPIN_US = 50,
     BATCH_NS = 5000,
-    SMALL_NS = 250
+    SMALL_NS = 120
 };
 #define DEFAULT_HEAP ((uint64_t)64 << 20)
 

@@ -209,7 +209,7 @@ tacit_status tacit_task_graph_seal(tacit_task_graph *g, tacit_error *err)
         return error_set(err, TACIT_ERR_STATE, "the graph is sealed already");
     g->count = g->info.count;
     unique_deps(g);
-    if (!build(g))
+    if (!build(g) || !task_calendar_build(g))
         return error_memory(err, "a task graph");
     qsort_r(g->roots, g->root_count, sizeof *g->roots, by_priority, g);
     uint32_t chunk = g->root_count / (8 * g->rt->threads);

@@ -54,6 +54,16 @@ typedef struct task_patch {
     tacit_task_value *value;
 } task_patch;
 
+/* Lists of nodes per worker; see calendar.c. A place is a node's position in its list. */
+typedef struct task_calendar {
+    bool used;
+    uint32_t epoch;                   /* of the run */
+    uint32_t *begin, *end;            /* per worker */
+    uint32_t *node;                   /* per place */
+    uint32_t *first, *producers;      /* places each place waits for */
+    _Atomic uint32_t *claimed, *done; /* the epoch, once it is */
+} task_calendar;
+
 struct tacit_task_graph {
     tacit_task_runtime *rt;
     arena memory;
@@ -65,12 +75,18 @@ struct tacit_task_graph {
     uint32_t count, root_count, root_chunk, deque_mask;
     _Atomic uint32_t **items; /* per worker: storage of its deque */
     uint64_t edges, total_cost;
+    task_calendar calendar;
     bool sealed, costs_known;
     uint64_t last_ticks; /* of the previous run */
     bool named;          /* nodes know their names' numbers in traces */
     uint32_t trace_base; /* number of node 0 in the trace of this run */
     _Atomic uint64_t first_failure;
 };
+
+bool task_calendar_build(tacit_task_graph *g); /* false: out of memory */
+bool task_calendar_work(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g);
+/* replay.c: run a node's kernel; a failure goes to its successors. */
+void task_graph_node(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g, uint32_t index);
 
 static inline const uint32_t *task_successors(const tacit_task_graph *g, const task_node *n)
 {

@@ -40,7 +40,7 @@ static void barrier_for_all(const tacit_task_runtime *rt)
 
 static bool work_visible(tacit_task_runtime *rt, const task_worker *w)
 {
-    if (LOAD(&rt->stop, RELAXED) || task_graph_work(rt))
+    if (LOAD(&rt->stop, RELAXED) || task_graph_work(rt, w))
         return true;
     for (uint32_t c = 0; c < rt->class_count; c++) {
         if (!(w->classes >> c & 1))
@@ -70,10 +70,17 @@ void task_worker_sleep(tacit_task_runtime *rt, task_worker *w)
             task_trace_add(&w->trace, task_ticks(), TASK_EV_WAKE, 0, 0, 0);
     }
     atomic_fetch_sub_explicit(&rt->sleepers, 1, memory_order_seq_cst);
+    /* From here on this worker looks for work itself, so whatever was published while `waking`
+     * kept others from calling is found. */
+    STORE(&rt->waking, false, memory_order_seq_cst);
 }
 
+/* A wake-up takes tens of microseconds; until it has happened more calls would be wasted. The one
+ * that is called clears `waking` on every way out of its sleep. */
 void task_wake(tacit_task_runtime *rt, task_worker *w)
 {
+    if (rt->uniform && atomic_exchange_explicit(&rt->waking, true, memory_order_seq_cst))
+        return;
     if (w)
         task_bump(&w->wakes);
     atomic_fetch_add_explicit(&rt->event, 1, memory_order_acq_rel);

@@ -74,14 +74,23 @@ static inline uint8_t run_node(tacit_task_runtime *rt, task_worker *w, tacit_tas
     return 0;
 }
 
+void task_graph_node(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g, uint32_t index)
+{
+    task_node *n = &g->nodes[index];
+    uint8_t status = run_node(rt, w, g, n, index);
+    if (LIKELY(!status))
+        return;
+    const uint32_t *successors = task_successors(g, n);
+    for (uint32_t i = 0; i < n->successor_count; i++)
+        STORE(&g->nodes[successors[i]].poison, status, RELAXED);
+}
+
 /* ---- in parallel -------------------------------------------------------------------------- */
 
 static inline void offer(tacit_task_runtime *rt, task_worker *w, uint32_t node)
 {
     task_deque_push(&w->nodes, node);
-    task_publish_fence(rt);
-    if (UNLIKELY(LOAD(&rt->sleepers, RELAXED) > rt->surplus))
-        task_wake(rt, w);
+    task_notify(rt, w);
     if (UNLIKELY(LOAD(&rt->orchestrator_asleep, RELAXED)))
         task_wake_orchestrator(rt);
 }
@@ -147,6 +156,8 @@ static bool steal_nodes(tacit_task_runtime *rt, task_worker *w, tacit_task_graph
 static bool take_nodes(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g)
 {
     uint32_t node;
+    if (g->calendar.used)
+        return task_calendar_work(rt, w, g);
     if (task_deque_pop(&w->nodes, &node)) {
         run_nodes(rt, w, g, node);
         return true;
@@ -162,10 +173,13 @@ static bool take_nodes(tacit_task_runtime *rt, task_worker *w, tacit_task_graph 
     return steal_nodes(rt, w, g);
 }
 
-bool task_graph_work(tacit_task_runtime *rt)
+bool task_graph_work(tacit_task_runtime *rt, const task_worker *w)
 {
     if (!LOAD(&rt->graph, RELAXED))
         return false;
+    /* By calendar nobody is told about work: a worker looks once, and is woken by helpers. */
+    if (w->run_seen != LOAD(&rt->run_number, RELAXED))
+        return true;
     if (LOAD(&rt->root_cursor, RELAXED) < LOAD(&rt->root_count, RELAXED))
         return true;
     for (uint32_t i = 0; i < rt->threads; i++)
@@ -183,6 +197,7 @@ bool task_graph_help(tacit_task_runtime *rt, task_worker *w)
     tacit_task_graph *g = LOAD(&rt->graph, memory_order_seq_cst);
     bool worked = false;
     if (g) {
+        w->run_seen = LOAD(&rt->run_number, RELAXED);
         uint32_t spins = 0;
         while (LOAD(&rt->nodes_left, memory_order_acquire) > 0 && spins < 256) {
             if (take_nodes(rt, w, g)) {
@@ -212,9 +227,14 @@ static void run_parallel(tacit_task_runtime *rt, tacit_task_graph *g)
     for (uint32_t i = 0; i < rt->threads; i++) {
         rt->workers[i].nodes.items = g->items[i];
         rt->workers[i].nodes.mask = g->deque_mask;
+        if (g->calendar.used)
+            STORE(&rt->workers[i].cursor, g->calendar.begin[i], RELAXED);
     }
+    g->calendar.epoch++;
+    w->run_seen = LOAD(&rt->run_number, RELAXED) + 1;
+    STORE(&rt->run_number, w->run_seen, RELAXED);
     STORE(&rt->nodes_left, (int64_t)g->count, RELAXED);
-    STORE(&rt->root_count, g->root_count, RELAXED);
+    STORE(&rt->root_count, g->calendar.used ? 0 : g->root_count, RELAXED);
     STORE(&rt->root_cursor, 0, RELAXED);
     STORE(&rt->graph, g, memory_order_seq_cst);
     task_wake_for_run(rt);
@@ -246,15 +266,8 @@ static void run_parallel(tacit_task_runtime *rt, tacit_task_graph *g)
 /* In submit order, which is one of the orders the dependences allow. */
 static void run_serial(tacit_task_runtime *rt, tacit_task_graph *g)
 {
-    for (uint32_t i = 0; i < g->count; i++) {
-        task_node *n = &g->nodes[i];
-        uint8_t status = run_node(rt, &rt->workers[0], g, n, i);
-        if (UNLIKELY(status)) {
-            const uint32_t *successors = task_successors(g, n);
-            for (uint32_t k = 0; k < n->successor_count; k++)
-                STORE(&g->nodes[successors[k]].poison, status, RELAXED);
-        }
-    }
+    for (uint32_t i = 0; i < g->count; i++)
+        task_graph_node(rt, &rt->workers[0], g, i);
 }
 
 /* Number of a name in the runtime's table of traced nodes. */

@@ -88,10 +88,12 @@ typedef struct task_worker {
     alignas(64) _Atomic uint64_t executed;
     _Atomic uint64_t current; /* id + 1 of the running task */
     _Atomic bool joined;      /* inside the graph run */
+    _Atomic uint32_t cursor;  /* place in its list of a run by calendar */
     uint32_t index, classes;  /* bit per class served */
     bool generalist;          /* serves every type anybody serves: takes part in graph runs */
     uint32_t sample, victim;
     _Atomic uint64_t steals, parks, wakes; /* written by the worker, read by anybody */
+    uint32_t run_seen;                     /* the last graph run this worker looked at */
     int64_t node_count; /* finished nodes not yet subtracted from the run's remainder */
     task_trace trace;
     struct tacit_task_runtime *rt;
@@ -157,6 +159,7 @@ struct tacit_task_runtime {
     /* shared, read by all, written rarely */
     alignas(64) _Atomic uint32_t sleepers;
     _Atomic uint32_t orchestrator_asleep;
+    _Atomic bool waking; /* a woken worker is on its way: nobody need call again */
     _Atomic bool stop;
     _Atomic(struct tacit_task_graph *) graph;
     uint32_t trace_level;
@@ -173,6 +176,7 @@ struct tacit_task_runtime {
     alignas(64) _Atomic int64_t nodes_left;
     alignas(64) _Atomic uint32_t root_cursor;
     alignas(64) _Atomic uint32_t root_count;
+    _Atomic uint32_t run_number;
     _Atomic bool running;
     task_inject inject[TACIT_TASK_TYPES];
     task_shared shared[TACIT_TASK_TYPES];
@@ -261,7 +265,7 @@ static inline void task_publish_fence(const tacit_task_runtime *rt)
 static inline void task_notify(tacit_task_runtime *rt, task_worker *w)
 {
     task_publish_fence(rt);
-    if (UNLIKELY(LOAD(&rt->sleepers, RELAXED) > rt->surplus))
+    if (UNLIKELY(LOAD(&rt->sleepers, RELAXED) > rt->surplus) && !LOAD(&rt->waking, RELAXED))
         task_wake(rt, w);
 }
 
@@ -282,7 +286,7 @@ void task_record_cancel(tacit_task_runtime *rt);
 
 /* replay.c: take part in the run under way; false when there was nothing to do. */
 bool task_graph_help(tacit_task_runtime *rt, task_worker *w);
-bool task_graph_work(tacit_task_runtime *rt); /* nodes waiting for somebody */
+bool task_graph_work(tacit_task_runtime *rt, const task_worker *w); /* nodes wait for somebody */
 
 /* Hold a ready task back until a batch is worth publishing. */
 static inline void task_ready(tacit_task_runtime *rt, uint32_t index)

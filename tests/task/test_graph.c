@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Recorded graphs: built by hand and recorded from submits, run again and again. */
+#include "base/rng.h"
 #include "task/util.h"
 
 typedef struct cell {
@@ -70,6 +71,50 @@ static void graphs_run_again_and_again(void **state)
             cells[0].salt = run * 977; /* every value changes with it */
             OK(tacit_task_graph_run(rt, g, &err));
             expect_wave(cells, 3200);
+        }
+        tacit_task_graph_destroy(g);
+        tacit_task_destroy(rt);
+    }
+}
+
+/* Random graphs, by work stealing and by calendar, against running in order. */
+static void random_graphs_equal_their_serial_order(void **state)
+{
+    (void)state;
+    enum { N = 400 };
+    static cell cells[N];
+    rng r = rng_seed(11);
+    for (uint32_t round = 0; round < 60; round++) {
+        uint32_t threads = 1 + round % 5;
+        tacit_task_runtime *rt =
+            make((tacit_task_config){.threads = threads, .oversubscribe = true});
+        tacit_task_graph *g;
+        OK(tacit_task_graph_create(rt, &g, &err));
+        for (uint32_t i = 0; i < N; i++) {
+            uint32_t deps[2] = {0}, n = 0;
+            cells[i] = (cell){{NULL, NULL}, 0, (uint32_t)rng_u64(&r)};
+            for (; i && n < rng_below(&r, 3); n++) {
+                deps[n] = rng_below(&r, 2) ? i - 1 : (uint32_t)rng_below(&r, i);
+                cells[i].in[n] = &cells[deps[n]];
+            }
+            tacit_task_node node = {.tile = mix,
+                                    .args = &cells[i],
+                                    .begin = i,
+                                    .end = i + 3,
+                                    .deps = deps,
+                                    .dep_count = n,
+                                    .cost_ns = (uint32_t)rng_below(&r, 100),
+                                    .home = round % 2 ? 1 + (uint32_t)rng_below(&r, 6) : 0};
+            OK(tacit_task_graph_add(g, &node, NULL, &err));
+        }
+        OK(tacit_task_graph_seal(g, &err));
+        for (uint32_t run = 0; run < 40; run++) {
+            for (uint32_t i = 0; i < N; i++) {
+                cells[i].value = 0;
+                cells[i].salt += run;
+            }
+            OK(tacit_task_graph_run(rt, g, &err));
+            expect_wave(cells, N);
         }
         tacit_task_graph_destroy(g);
         tacit_task_destroy(rt);
@@ -319,6 +364,7 @@ int main(void)
     unused_helpers();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(graphs_run_again_and_again),
+        cmocka_unit_test(random_graphs_equal_their_serial_order),
         cmocka_unit_test(many_successors_and_roots),
         cmocka_unit_test(recordings_run_with_patched_buffers),
         cmocka_unit_test(a_failed_run_drains_and_the_next_works),
