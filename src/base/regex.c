@@ -403,7 +403,9 @@ static tacit_status repeat(parser *p, uint32_t start, int64_t least, int64_t mos
     int32_t len = (int32_t)n;
     if (least > MOST_REPEAT || most > MOST_REPEAT || (most >= 0 && most < least))
         return bad(p, "bad repetition count");
-    regex_step *block = arena_copy(p->memory, p->re->steps.data + start, n * sizeof *block + 1);
+    if (n == 0)
+        return TACIT_OK; /* nothing, however often */
+    regex_step *block = arena_copy(p->memory, p->re->steps.data + start, n * sizeof *block);
     if (!block)
         return error_memory(p->err, "a regular expression");
     p->re->steps.count = start;

@@ -44,6 +44,7 @@ static void full_matches(void **state)
         {"a|bc|d", "ad", false},
         {"(a|b)*c", "ababc", true},
         {"(a*)*", "aaaa", true},
+        {"()*(){3}a", "a", true},
         {"a{2,3}", "a", false},
         {"a{2,3}", "aaa", true},
         {"a{2,3}", "aaaa", false},
