@@ -261,6 +261,10 @@ tacit_status op_check_class(const op_infer *c, uint32_t i, uint32_t classes)
     const ir_type *t = op_in_type(c, i);
     if (!t || t->kind != IR_TENSOR)
         return error_set(c->err, TACIT_ERR_TYPE, "input %u must be a tensor", i);
+    if (!(class_bit(t->dtype) & classes) && class_bit(t->dtype) == OP_COMPLEX)
+        return error_set(c->err, TACIT_ERR_TYPE,
+                         "input %u is %s: this op is not defined for complex numbers", i,
+                         tacit_dtype_text(t->dtype));
     if (!(class_bit(t->dtype) & classes))
         return error_set(c->err, TACIT_ERR_TYPE, "input %u has type %s, which is not supported", i,
                          tacit_dtype_text(t->dtype));

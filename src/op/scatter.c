@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Writing by index: ScatterElements, ScatterND, TensorScatter. */
+ * Writing by index: ScatterElements, ScatterND, TensorScatter, ScatterAdd. */
+#include <math.h>
 #include <string.h>
 
 #include "op/elementwise.h"
@@ -157,6 +158,49 @@ static tacit_status tensor_scatter_eval(op_eval *c)
     return TACIT_OK;
 }
 
+/* --- tacit.ScatterAdd(updates, ids): zeros along `axis`, then updates added in order ---------- */
+
+static tacit_status scatter_add_infer(op_infer *c)
+{
+    op_split_axis s;
+    TRY(op_check_class(c, 0, OP_REAL));
+    TRY(op_check_class(c, 1, OP_REAL));
+    int64_t dim = ir_attr_int(c->node, "dim", -1);
+    TRY(op_split_at(&c->in[0]->shape, ir_attr_int(c->node, "axis", 0), &s, c->err));
+    if (dim < 0)
+        return error_set(c->err, TACIT_ERR_VALUE, "dim must say how many rows there are");
+    if (ir_shape_size(&c->in[1]->shape) != s.size)
+        return error_set(c->err, TACIT_ERR_SHAPE, "%lld ids for %lld updates",
+                         (long long)ir_shape_size(&c->in[1]->shape), (long long)s.size);
+    c->out[0] = *c->in[0];
+    c->out[0].shape.dims[s.axis] = dim;
+    return TACIT_OK;
+}
+
+static tacit_status scatter_add_eval(op_eval *c)
+{
+    const ir_tensor *x = op_in(c, 0), *ids = op_in(c, 1);
+    ir_tensor *y = op_out(c, 0);
+    op_split_axis s;
+    TRY(op_split_at(&x->shape, ir_attr_int(c->node, "axis", 0), &s, c->err));
+    int64_t dim = y->shape.dims[s.axis], k;
+    memset(y->data, 0, y->bytes);
+    for (int64_t i = 0; i < s.size; i++) {
+        if (ir_dtype_is_float(ids->dtype)) {
+            double v = ir_load_f64(ids->dtype, ids->data, i);
+            if (!(v == floor(v)))
+                return error_set(c->err, TACIT_ERR_VALUE, "id %g (entry %lld) is no index", v,
+                                 (long long)i);
+        }
+        TRY(op_index_at(ids, i, dim, s.axis, &k, c->err));
+        for (int64_t o = 0; o < s.outer; o++)
+            for (int64_t j = 0; j < s.inner; j++)
+                op_combine(OP_COMBINE_ADD, y->dtype, y->data, (o * dim + k) * s.inner + j, x->data,
+                           (o * s.size + i) * s.inner + j);
+    }
+    return TACIT_OK;
+}
+
 #define SCATTER_ROW(NAME, MIN, INFER, EVAL)                                                        \
     {                                                                                              \
         .name = NAME, .min_in = MIN, .max_in = 3, .min_out = 1, .max_out = 1, .infer = INFER,      \
@@ -167,5 +211,13 @@ const op_def op_rows_scatter[] = {
     SCATTER_ROW("ScatterElements", 3, scatter_elements_infer, scatter_elements_eval),
     SCATTER_ROW("ScatterND", 3, scatter_nd_infer, scatter_nd_eval),
     SCATTER_ROW("TensorScatter", 2, tensor_scatter_infer, tensor_scatter_eval),
+    {.name = "ScatterAdd",
+     .domain = "tacit",
+     .min_in = 2,
+     .max_in = 2,
+     .min_out = 1,
+     .max_out = 1,
+     .infer = scatter_add_infer,
+     .eval = scatter_add_eval},
     {0},
 };

@@ -56,7 +56,9 @@
     F(string)                                                                                      \
     F(tfidf)                                                                                       \
     F(vision)                                                                                      \
-    F(weights)
+    F(weights)                                                                                     \
+    F(sampling)                                                                                    \
+    F(complex)
 
 #define DECLARE(name) extern const op_def op_rows_##name[];
 OP_FAMILIES(DECLARE)

@@ -225,7 +225,7 @@ static void top_k_orders_and_keeps_first_indices(void **state)
     }
 }
 
-/* T68's pattern on every axis: exclusive shifts, reverse mirrors. */
+/* Exclusive shifts, reverse mirrors, on every axis. */
 static void cumulative_ops(void **state)
 {
     (void)state;
