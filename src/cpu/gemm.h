@@ -17,8 +17,10 @@
 enum {
     CPU_GEMM_KC = 384,
     CPU_GEMM_BATCH_RANK = 6,
-    CPU_GEMM_ROWS = 144,       /* most rows of a tile */
-    CPU_GEMM_ROWS_COPIED = 48, /* most rows of a tile that copies its A (copy_a) */
+    CPU_GEMM_SLACK = 32,
+    CPU_GEMM_ROWS = 144,        /* most rows of a tile */
+    CPU_GEMM_ROWS_WINDOW = 288, /* of a convolution, whose panels cost more to pack */
+    CPU_GEMM_ROWS_COPIED = 48,  /* most rows of a tile that copies its A (copy_a) */
 };
 
 typedef struct cpu_gemm_args {
@@ -37,10 +39,16 @@ typedef struct cpu_gemm_args {
     int64_t batch_dims[CPU_GEMM_BATCH_RANK];
     int64_t a_batch[CPU_GEMM_BATCH_RANK], b_batch[CPU_GEMM_BATCH_RANK];
     int64_t c_batch[CPU_GEMM_BATCH_RANK], residual_batch[CPU_GEMM_BATCH_RANK];
+    int64_t bias_batch[CPU_GEMM_BATCH_RANK];
     /* Tile t: row block t % row_tiles, column block (t / row_tiles) % col_tiles, then batch. */
     uint32_t row_tiles, col_tiles;
     int64_t tile_rows, tile_cols; /* tile_cols: a multiple of the panel width */
     bool copy_a;                  /* rows of A collide in L1 or are strided: compact them */
+    /* A convolution: A is the weights, column j of B is what the window over output pixel j sees.
+     * Row k of it lies taps[k] elements after the pixel's origin, which is
+     * j / out_width · pixel_row + j % out_width. Reads up to CPU_GEMM_SLACK elements too far. */
+    const int32_t *taps; /* NULL: a plain product */
+    int64_t out_width, pixel_row;
     cpu_epilogue epilogue;
 } cpu_gemm_args;
 

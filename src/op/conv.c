@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "op/gemm.h"
+#include "op/lowerings.h"
 #include "op/values.h"
 
 tacit_status op_conv_plan(const ir_node *node, const ir_shape *x, const ir_shape *w, op_conv *p,
@@ -251,7 +252,8 @@ const op_def op_rows_conv[] = {
      .min_out = 1,
      .max_out = 1,
      .infer = conv_infer,
-     .eval = conv_eval},
+     .eval = conv_eval,
+     .lower = op_lower_conv},
     {.name = "ConvInteger",
      .min_in = 2,
      .max_in = 4,

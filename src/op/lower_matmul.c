@@ -75,8 +75,7 @@ static bool fold_batch(product *p, int32_t rank, const int64_t *dims, int64_t st
     return true;
 }
 
-/* How many of the rows of a register tile fall into one L1 set? */
-static int rows_in_one_set(int64_t a_row, int64_t height)
+int op_lower_rows_in_set(int64_t a_row, int64_t height)
 {
     enum { SETS = 64, LINE = 16 }; /* 32 KiB in 8 ways; floats of a line */
     uint8_t used[SETS] = {0};
@@ -88,15 +87,14 @@ static int rows_in_one_set(int64_t a_row, int64_t height)
     return most;
 }
 
-/* Cuts the product into tiles of 20 µs or more, about 48 of them where it is large. The cut depends
- * on the shape alone, so results do not depend on how many threads run. */
-static void cut(product *p, cpu_isa isa)
+void op_lower_cut(cpu_gemm_args *g, int64_t batch, cpu_isa isa)
 {
-    cpu_gemm_args *g = &p->g;
     int64_t height = cpu_gemm_height(isa), width = cpu_gemm_width(isa);
-    g->copy_a =
-        g->m >= height && g->n >= 128 && (g->a_col != 1 || rows_in_one_set(g->a_row, height) > 6);
-    int64_t most = g->copy_a ? CPU_GEMM_ROWS_COPIED : CPU_GEMM_ROWS;
+    g->copy_a = g->m >= height && g->n >= 128 &&
+                (g->a_col != 1 || op_lower_rows_in_set(g->a_row, height) > 6);
+    int64_t most = g->copy_a ? CPU_GEMM_ROWS_COPIED
+                   : g->taps ? CPU_GEMM_ROWS_WINDOW
+                             : CPU_GEMM_ROWS;
     int64_t blocks = (g->m + most - 1) / most;
     g->tile_rows = ((g->m + blocks - 1) / blocks + height - 1) / height * height;
     g->row_tiles = (uint32_t)((g->m + g->tile_rows - 1) / g->tile_rows);
@@ -105,7 +103,7 @@ static void cut(product *p, cpu_isa isa)
     /* ns of a panel: 100 flops a ns, or 16 bytes of B a ns when few rows use them. */
     double panel_ns = (double)(g->k * width) * (rows < 13 ? 0.25 : (double)rows / 50.0);
     int64_t least = panel_ns > 20000 ? 1 : (int64_t)(20000 / (panel_ns + 1)) + 1;
-    int64_t others = (int64_t)g->row_tiles * p->batch;
+    int64_t others = (int64_t)g->row_tiles * batch;
     int64_t wanted = others >= 48 ? 1 : 48 / others;
     if (g->copy_a && least < 256 / width)
         least = 256 / width;
@@ -211,7 +209,7 @@ static tacit_status emit(op_lower *c, product *p)
     cpu_gemm_args *g = &p->g;
     if (g->m == 0 || g->n == 0 || p->batch == 0)
         return TACIT_OK;
-    cut(p, c->cpu.isa);
+    op_lower_cut(g, p->batch, c->cpu.isa);
     if (is_packable(c, p, 1))
         TRY(pack_right(c, p, 1));
     uint64_t tiles = (uint64_t)g->row_tiles * g->col_tiles * (uint64_t)p->batch;

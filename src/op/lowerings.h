@@ -18,6 +18,12 @@ bool op_accepts_any(const ir_node *node, uint32_t in, const op_operand *view);
 /* lower_matmul.c */
 tacit_status op_lower_matmul(op_lower *c); /* MatMul and tacit.MatMul */
 tacit_status op_lower_gemm(op_lower *c);
+/* Cuts a product into tiles of 20 µs or more, about 48 of them where it is large. The cut depends
+ * on the shape alone, so results do not depend on how many threads run. */
+struct cpu_gemm_args;
+void op_lower_cut(struct cpu_gemm_args *g, int64_t batch, cpu_isa isa);
+/* How many of the rows of a register tile, `row` floats apart, fall into one L1 set? */
+int op_lower_rows_in_set(int64_t row, int64_t height);
 bool op_accepts_matmul(const ir_node *node, uint32_t in, const op_operand *view);
 
 /* lower_move.c */
@@ -33,6 +39,10 @@ bool op_accepts_move(const ir_node *node, uint32_t in, const op_operand *view);
 tacit_status op_lower_reduce(op_lower *c); /* Reduce*, GlobalAveragePool, GlobalMaxPool */
 bool op_accepts_reduce(const ir_node *node, uint32_t in, const op_operand *view);
 tacit_status op_lower_argmax(op_lower *c);
+
+/* lower_window.c */
+tacit_status op_lower_conv(op_lower *c); /* Conv and tacit.Conv */
+tacit_status op_lower_pool(op_lower *c); /* MaxPool, AveragePool */
 
 /* lower_rows.c */
 tacit_status op_lower_softmax(op_lower *c);

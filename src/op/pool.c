@@ -358,8 +358,8 @@ static tacit_status roi_pool_eval(op_eval *c)
     }
 
 const op_def op_rows_pool[] = {
-    POOL("MaxPool", 1, 2, max_pool_infer, max_pool_eval, NULL, NULL),
-    POOL("AveragePool", 1, 1, float_pool_infer, average_pool_eval, NULL, NULL),
+    POOL("MaxPool", 1, 2, max_pool_infer, max_pool_eval, op_lower_pool, NULL),
+    POOL("AveragePool", 1, 1, float_pool_infer, average_pool_eval, op_lower_pool, NULL),
     POOL("LpPool", 1, 1, float_pool_infer, lp_pool_eval, NULL, NULL),
     POOL("GlobalAveragePool", 1, 1, global_infer, global_average_eval, op_lower_reduce,
          op_accepts_reduce),

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Sliding windows over images [planes, H, W]: what a convolution needs before it is a GEMM
+ * (cpu/gemm.h), depthwise convolution, and pooling. */
+#ifndef CPU_WINDOW_H
+#define CPU_WINDOW_H
+
+#include "cpu/epilogue.h"
+#include "cpu/isa.h"
+
+/* Copies planes with their padding. A padded row is cut into `phases` (the horizontal stride): its
+ * element j lies at j % phases · width + j / phases, so that windows a stride apart are neighbours.
+ * Padded row r is source row r·row_step - pad_top, padded column j is j·column_step - pad_left. */
+typedef struct cpu_window_pad_args {
+    const float *x;
+    float *to;
+    int64_t planes, in_height, in_width;
+    int64_t height, width, phases; /* of the padded copy */
+    int64_t row_step, column_step, pad_top, pad_left;
+    int64_t tile; /* planes */
+    float value;
+} cpu_window_pad_args;
+
+void cpu_window_pad(const void *args, uint32_t begin, uint32_t end);
+
+typedef enum cpu_window_kind {
+    CPU_WINDOW_WEIGHTS, /* depthwise convolution: output plane p has its own kernel */
+    CPU_WINDOW_MAX,
+    CPU_WINDOW_AVERAGE,     /* over the elements inside the image */
+    CPU_WINDOW_AVERAGE_ALL, /* over the whole window, padding counted */
+} cpu_window_kind;
+
+/* Every output plane comes from one input plane (planes / multiplier of them). Rows of the input
+ * are padded into buffers on the stack, at most CPU_WINDOW_BUFFER floats of them. */
+enum { CPU_WINDOW_BUFFER = 24 * 1024, CPU_WINDOW_HEIGHT = 16, CPU_WINDOW_WIDTH = 4096 };
+typedef struct cpu_window_args {
+    const float *x, *weights, *bias, *residual;
+    float *y;
+    int64_t planes, channels, multiplier; /* output planes in all, and of one image */
+    int64_t in_height, in_width, out_height, out_width;
+    int64_t kernel[2], stride[2], dilation[2], pad[2]; /* vertical, horizontal; pad before */
+    int64_t pad_after[2];                              /* counted by CPU_WINDOW_AVERAGE_ALL */
+    int64_t width;                                     /* of a phase of a padded row */
+    int64_t tile;                                      /* planes */
+    cpu_window_kind kind;
+    cpu_epilogue epilogue; /* bias by plane: CPU_BIAS_ROW */
+} cpu_window_args;
+
+CPU_DECLARE(cpu_window_f32);
+
+#endif

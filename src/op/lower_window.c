@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Convolution and pooling over one or two spatial axes. A convolution is a product of the weights
+ * with the windows (cpu/gemm.h); one input channel per group, and pooling, go plane by plane
+ * (cpu/window.h). */
+#include <string.h>
+
+#include "cpu/gemm.h"
+#include "cpu/window.h"
+#include "op/conv.h"
+#include "op/lowerings.h"
+
+/* The spatial axes as vertical and horizontal; a single axis is horizontal. */
+typedef struct plane_window {
+    int64_t in[2], out[2], kernel[2], stride[2], dilation[2], pad[2], pad_after[2];
+} plane_window;
+
+static bool flatten(const op_window *w, plane_window *p)
+{
+    if (w->rank < 1 || w->rank > 2)
+        return false;
+    *p = (plane_window){.in = {1}, .out = {1}, .kernel = {1}, .stride = {1}, .dilation = {1}};
+    for (int32_t i = 0; i < w->rank; i++) {
+        int32_t d = i + 2 - w->rank;
+        p->in[d] = w->in[i];
+        p->out[d] = w->out[i];
+        p->kernel[d] = w->kernel[i];
+        p->stride[d] = w->stride[i];
+        p->dilation[d] = w->dilation[i];
+        p->pad[d] = w->pad_begin[i];
+        p->pad_after[d] = w->pad_end[i];
+        if (p->pad[d] < 0)
+            return false; /* cropping windows are the evaluator's */
+    }
+    return true;
+}
+
+/* --- plane by plane --------------------------------------------------------------------------- */
+
+static bool fits_window(const plane_window *p, int64_t width)
+{
+    int64_t rows = (p->kernel[0] - 1) * p->dilation[0] + 1;
+    return p->kernel[0] <= CPU_WINDOW_HEIGHT && p->kernel[1] <= CPU_WINDOW_HEIGHT &&
+           p->out[1] <= CPU_WINDOW_WIDTH && rows * p->stride[1] * width <= CPU_WINDOW_BUFFER;
+}
+
+/* The thunk with x bound; the caller binds what else it has. */
+static tacit_status emit_window(op_lower *c, const plane_window *p, cpu_window_args *plan,
+                                cpu_window_args **args)
+{
+    int64_t reach = (p->out[1] - 1) * p->stride[1] + (p->kernel[1] - 1) * p->dilation[1] + 1;
+    plan->width = (reach + p->stride[1] - 1) / p->stride[1];
+    if (!fits_window(p, plan->width))
+        return OP_LOWER_NO_KERNEL;
+    plan->in_height = p->in[0], plan->in_width = p->in[1];
+    plan->out_height = p->out[0], plan->out_width = p->out[1];
+    memcpy(plan->kernel, p->kernel, sizeof p->kernel);
+    memcpy(plan->stride, p->stride, sizeof p->stride);
+    memcpy(plan->dilation, p->dilation, sizeof p->dilation);
+    memcpy(plan->pad, p->pad, sizeof p->pad);
+    memcpy(plan->pad_after, p->pad_after, sizeof p->pad_after);
+    plan->epilogue.alpha = 1;
+    int64_t work = p->out[0] * p->out[1] * (p->kernel[0] * p->kernel[1] + 4);
+    plan->tile = 300000 / (work + 1) < 1 ? 1 : 300000 / (work + 1); /* about 20 µs */
+    int64_t tiles = (plan->planes + plan->tile - 1) / plan->tile;
+    if (tiles > INT32_MAX)
+        return OP_LOWER_NO_KERNEL;
+    *args = op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, window_f32),
+                           CPU_PICK(c->cpu.isa, cpu_window_f32), sizeof **args, (uint32_t)tiles);
+    if (!*args)
+        return TACIT_ERR_MEMORY;
+    **args = *plan;
+    uint64_t in_run = (uint64_t)(plan->tile * p->in[0] * p->in[1]) * sizeof(float);
+    uint64_t out_run = (uint64_t)(plan->tile * p->out[0] * p->out[1]) * sizeof(float);
+    if (plan->multiplier != 1)
+        in_run = 0;
+    TRY(op_lower_in_tiled(c, offsetof(cpu_window_args, x), 0, in_run, in_run));
+    TRY(op_lower_out_tiled(c, offsetof(cpu_window_args, y), 0, out_run, out_run));
+    double flops = 2.0 * (double)plan->planes * (double)(p->out[0] * p->out[1]) *
+                   (double)(p->kernel[0] * p->kernel[1]);
+    op_lower_cost(c, flops, op_lower_bytes(&c->in[0]) + op_lower_bytes(&c->out[0]));
+    return TACIT_OK;
+}
+
+static tacit_status lower_depthwise(op_lower *c, const op_conv *conv, const plane_window *p)
+{
+    cpu_window_args plan = {.planes = conv->n * conv->m,
+                            .channels = conv->m,
+                            .multiplier = conv->m / conv->c,
+                            .kind = CPU_WINDOW_WEIGHTS};
+    TRY(op_lower_epilogue(c, &plan.epilogue));
+    if (op_lower_has(c, 2))
+        plan.epilogue.bias = CPU_BIAS_ROW;
+    cpu_window_args *a;
+    TRY(emit_window(c, p, &plan, &a));
+    TRY(op_lower_in(c, offsetof(cpu_window_args, weights), 1));
+    if (op_lower_has(c, 2))
+        TRY(op_lower_in(c, offsetof(cpu_window_args, bias), 2));
+    if (op_lower_has(c, 3))
+        TRY(op_lower_in(c, offsetof(cpu_window_args, residual), 3));
+    op_lower_note(c,
+                  "window_f32_%s: one input channel per group, plane by plane; as a product each "
+                  "group would have %lld rows only",
+                  cpu_isa_name(c->cpu.isa), (long long)(conv->m / conv->group));
+    return TACIT_OK;
+}
+
+tacit_status op_lower_pool(op_lower *c)
+{
+    op_window w;
+    plane_window p;
+    if (c->in[0].type.dtype != TACIT_F32 || op_lower_wants(c, 1))
+        return OP_LOWER_NO_KERNEL;
+    TRY(op_window_read(c->node, &c->in[0].type.shape, NULL, &w, c->err));
+    if (ir_shape_size(&c->out[0].type.shape) == 0)
+        return TACIT_OK;
+    if (!flatten(&w, &p))
+        return OP_LOWER_NO_KERNEL;
+    const int64_t *x = c->in[0].type.shape.dims;
+    bool all = ir_attr_int(c->node, "count_include_pad", 0) != 0;
+    cpu_window_args plan = {.planes = x[0] * x[1],
+                            .channels = x[1],
+                            .multiplier = 1,
+                            .kind = c->node->type[0] == 'M' ? CPU_WINDOW_MAX
+                                    : all                   ? CPU_WINDOW_AVERAGE_ALL
+                                                            : CPU_WINDOW_AVERAGE};
+    cpu_window_args *a;
+    TRY(emit_window(c, &p, &plan, &a));
+    op_lower_note(c, "window_f32_%s, plane by plane", cpu_isa_name(c->cpu.isa));
+    return TACIT_OK;
+}
+
+/* --- products --------------------------------------------------------------------------------- */
+
+/* The padded copy of the input that windows are read from. */
+static cpu_window_pad_args plan_pad(const plane_window *p, int64_t planes)
+{
+    cpu_window_pad_args a = {.planes = planes,
+                             .in_height = p->in[0],
+                             .in_width = p->in[1],
+                             .row_step = 1,
+                             .column_step = 1,
+                             .pad_top = p->pad[0],
+                             .pad_left = p->pad[1]};
+    /* A kernel of one tap along an axis needs only the positions it steps on. */
+    bool single_row = p->kernel[0] == 1, single_column = p->kernel[1] == 1;
+    if (single_row)
+        a.row_step = p->stride[0];
+    if (single_column)
+        a.column_step = p->stride[1];
+    a.phases = single_column ? 1 : p->stride[1];
+    int64_t step = single_row ? 1 : p->stride[0];
+    int64_t across = (p->out[1] - 1) * a.phases + (p->kernel[1] - 1) * p->dilation[1] + 1;
+    a.height = (p->out[0] - 1) * step + (p->kernel[0] - 1) * p->dilation[0] + 1;
+    a.width = (across + a.phases - 1) / a.phases;
+    a.tile = 65536 / (a.height * a.phases * a.width) + 1;
+    return a;
+}
+
+/* Where tap (channel, ky, kx) lies behind a window's origin. */
+static const int32_t *make_taps(op_lower *c, const plane_window *p, const cpu_window_pad_args *pad,
+                                int64_t channels)
+{
+    int64_t pitch = pad->phases * pad->width, taps = p->kernel[0] * p->kernel[1];
+    int32_t *to = op_lower_pack(c, (size_t)(channels * taps) * sizeof *to), *first = to;
+    for (int64_t ch = 0; to && ch < channels; ch++)
+        for (int64_t ky = 0; ky < p->kernel[0]; ky++)
+            for (int64_t kx = 0; kx < p->kernel[1]; kx++) {
+                int64_t j = kx * p->dilation[1];
+                *to++ = (int32_t)(ch * pad->height * pitch + ky * p->dilation[0] * pitch +
+                                  j % pad->phases * pad->width + j / pad->phases);
+            }
+    return first;
+}
+
+static void set_batch(cpu_gemm_args *g, int64_t images, int64_t groups, const int64_t image[3],
+                      const int64_t group[4])
+{
+    const int64_t counts[2] = {images, groups};
+    for (int i = 0; i < 2; i++) {
+        if (counts[i] == 1)
+            continue;
+        uint32_t d = g->batch_rank++;
+        g->batch_dims[d] = counts[i];
+        g->a_batch[d] = i ? group[0] : 0;
+        g->b_batch[d] = i ? group[1] : image[1];
+        g->c_batch[d] = g->residual_batch[d] = i ? group[2] : image[2];
+        g->bias_batch[d] = i ? group[3] : 0;
+    }
+}
+
+/* Constant weights whose rows would collide in the cache are copied with a gap between rows. */
+static tacit_status space_rows(op_lower *c, cpu_gemm_args *g, int64_t rows)
+{
+    const ir_tensor *w = c->in[1].constant;
+    if (!w || !w->data || op_lower_rows_in_set(g->a_row, cpu_gemm_height(c->cpu.isa)) <= 6)
+        return TACIT_OK;
+    int64_t gap = g->a_row + 16;
+    float *to = op_lower_pack(c, (size_t)(rows * gap) * sizeof *to);
+    if (!to)
+        return TACIT_ERR_MEMORY;
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(to + i * gap, (const float *)w->data + i * g->k, (size_t)g->k * sizeof *to);
+    op_lower_packed_away(c, 1);
+    g->a = to;
+    g->a_row = gap;
+    return TACIT_OK;
+}
+
+static tacit_status emit_product(op_lower *c, cpu_gemm_args *g, int64_t batch, size_t padded)
+{
+    bool apart = op_lower_has(c, 3) && cpu_gemm_late_residual(&g->epilogue);
+    op_lower_cut(g, batch, c->cpu.isa);
+    uint64_t tiles = (uint64_t)g->row_tiles * g->col_tiles * (uint64_t)batch;
+    if (tiles > INT32_MAX)
+        return OP_LOWER_NO_KERNEL;
+    cpu_gemm_args *a =
+        op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, gemm_f32), CPU_PICK(c->cpu.isa, cpu_gemm_f32),
+                       sizeof *a, (uint32_t)tiles);
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = *g;
+    if (!g->a)
+        TRY(op_lower_in(c, offsetof(cpu_gemm_args, a), 1));
+    if (g->taps)
+        TRY(op_lower_scratch(c, offsetof(cpu_gemm_args, b), padded, false));
+    else
+        TRY(op_lower_in(c, offsetof(cpu_gemm_args, b), 0));
+    if (op_lower_has(c, 2))
+        TRY(op_lower_in(c, offsetof(cpu_gemm_args, bias), 2));
+    if (op_lower_has(c, 3))
+        TRY(op_lower_in(c, offsetof(cpu_gemm_args, residual), 3));
+    TRY(op_lower_out(c, offsetof(cpu_gemm_args, y), 0));
+    if (apart)
+        TRY(op_lower_scratch(c, offsetof(cpu_gemm_args, c),
+                             op_lower_reserve(c, op_lower_bytes(&c->out[0])), true));
+    else
+        TRY(op_lower_out(c, offsetof(cpu_gemm_args, c), 0));
+    uint64_t bytes = op_lower_bytes(&c->out[0]);
+    for (uint32_t i = 0; i < c->node->n_inputs; i++)
+        if (op_lower_has(c, i))
+            bytes += op_lower_bytes(&c->in[i]);
+    op_lower_cost(c, 2.0 * (double)batch * (double)g->m * (double)g->n * (double)g->k, bytes);
+    op_lower_note(c, "gemm_f32_%s %lldx%lldx%lld batch %lld, %s, %u tiles",
+                  cpu_isa_name(c->cpu.isa), (long long)g->m, (long long)g->n, (long long)g->k,
+                  (long long)batch,
+                  g->taps ? "windows packed panel by panel" : "pointwise: the image is the matrix",
+                  (uint32_t)tiles);
+    return TACIT_OK;
+}
+
+static tacit_status emit_pad(op_lower *c, const cpu_window_pad_args *pad, size_t *offset)
+{
+    size_t floats = (size_t)(pad->planes * pad->height * pad->phases * pad->width);
+    *offset = op_lower_reserve(c, (floats + CPU_GEMM_SLACK) * sizeof(float));
+    uint32_t tiles = (uint32_t)((pad->planes + pad->tile - 1) / pad->tile);
+    cpu_window_pad_args *a = op_lower_thunk(c, "window_pad", cpu_window_pad, sizeof *a, tiles);
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = *pad;
+    uint64_t run = (uint64_t)(pad->tile * pad->in_height * pad->in_width) * sizeof(float);
+    TRY(op_lower_in_tiled(c, offsetof(cpu_window_pad_args, x), 0, run, run));
+    TRY(op_lower_scratch(c, offsetof(cpu_window_pad_args, to), *offset, true));
+    op_lower_cost(c, 0, op_lower_bytes(&c->in[0]) + floats * sizeof(float));
+    return TACIT_OK;
+}
+
+static tacit_status lower_product(op_lower *c, const op_conv *conv, const plane_window *p)
+{
+    int64_t cg = conv->c / conv->group, mg = conv->m / conv->group;
+    int64_t taps = p->kernel[0] * p->kernel[1], pixels = p->out[0] * p->out[1];
+    cpu_gemm_args g = {.m = mg,
+                       .n = pixels,
+                       .k = cg * taps,
+                       .a_row = cg * taps,
+                       .a_col = 1,
+                       .b_row = pixels,
+                       .b_col = 1,
+                       .c_row = pixels,
+                       .residual_row = pixels};
+    TRY(op_lower_epilogue(c, &g.epilogue));
+    if (op_lower_has(c, 2))
+        g.epilogue.bias = CPU_BIAS_ROW;
+    bool pointwise =
+        taps == 1 && p->stride[0] == 1 && p->stride[1] == 1 && pixels == p->in[0] * p->in[1];
+    int64_t plane = pixels;
+    size_t offset = 0;
+    TRY(space_rows(c, &g, conv->m));
+    if (!pointwise) {
+        cpu_window_pad_args pad = plan_pad(p, conv->n * conv->c);
+        plane = pad.height * pad.phases * pad.width;
+        if (cg * plane > INT32_MAX || pad.planes > INT32_MAX)
+            return OP_LOWER_NO_KERNEL;
+        g.taps = make_taps(c, p, &pad, cg);
+        if (!g.taps)
+            return TACIT_ERR_MEMORY;
+        g.out_width = p->out[1];
+        g.pixel_row = pad.phases * pad.width * (p->kernel[0] == 1 ? 1 : p->stride[0]);
+        TRY(emit_pad(c, &pad, &offset));
+    }
+    set_batch(&g, conv->n, conv->group, (int64_t[]){0, conv->c * plane, conv->m * pixels},
+              (int64_t[]){mg * g.a_row, cg * plane, mg * pixels, mg});
+    return emit_product(c, &g, conv->n * conv->group, offset);
+}
+
+tacit_status op_lower_conv(op_lower *c)
+{
+    op_conv conv;
+    plane_window p;
+    for (uint32_t i = 0; i < c->node->n_inputs; i++)
+        if (op_lower_has(c, i) && c->in[i].type.dtype != TACIT_F32)
+            return OP_LOWER_NO_KERNEL;
+    TRY(op_conv_plan(c->node, &c->in[0].type.shape, &c->in[1].type.shape, &conv, c->err));
+    if (ir_shape_size(&c->out[0].type.shape) == 0)
+        return TACIT_OK;
+    if (!flatten(&conv.w, &p) || conv.c == 0)
+        return OP_LOWER_NO_KERNEL;
+    if (conv.group == conv.c && conv.c > 1) {
+        tacit_status status = lower_depthwise(c, &conv, &p);
+        if (status != OP_LOWER_NO_KERNEL)
+            return status;
+    }
+    return lower_product(c, &conv, &p);
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Lower rules of convolution and pooling against their evaluators. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/lower_check.h"
+
+typedef struct window {
+    int64_t kernel[2], stride[2], dilation[2], pads[4];
+} window;
+
+static window random_window(rng *r)
+{
+    window w;
+    for (int i = 0; i < 2; i++) {
+        w.kernel[i] = 1 + (int64_t)rng_below(r, 4);
+        w.stride[i] = 1 + (int64_t)rng_below(r, 3);
+        w.dilation[i] = 1 + (int64_t)rng_below(r, 2);
+        int64_t reach = (w.kernel[i] - 1) * w.dilation[i];
+        w.pads[i] = (int64_t)rng_below(r, (uint64_t)reach + 1);
+        w.pads[i + 2] = (int64_t)rng_below(r, (uint64_t)reach + 1);
+    }
+    return w;
+}
+
+static void set_window(op_case *c, const window *w, int axes)
+{
+    op_case_ints(c, "kernel_shape", (uint32_t)axes, w->kernel);
+    op_case_ints(c, "strides", (uint32_t)axes, w->stride);
+    op_case_ints(c, "dilations", (uint32_t)axes, w->dilation);
+    int64_t one[2] = {w->pads[0], w->pads[2]};
+    op_case_ints(c, "pads", 2 * (uint32_t)axes, axes == 1 ? one : w->pads);
+}
+
+static int64_t out_size(const window *w, int i, int64_t in)
+{
+    return (in + w->pads[i] + w->pads[i + 2] - (w->kernel[i] - 1) * w->dilation[i] - 1) /
+               w->stride[i] +
+           1;
+}
+
+static void check_conv(rng *r, const window *w, int64_t n, int64_t group, int64_t cg, int64_t mg,
+                       int64_t h, int64_t width, uint32_t variant)
+{
+    static const char *const acts[] = {"none", "relu", "clip", "silu"};
+    bool fused = variant & 1;
+    op_case c;
+    op_case_begin(&c, fused ? "tacit" : "", "Conv");
+    op_case_random(&c, r, TACIT_F32, SHAPE(n, group * cg, h, width), -1, 1);
+    op_case_random(&c, r, TACIT_F32, SHAPE(group * mg, cg, w->kernel[0], w->kernel[1]), -1, 1);
+    if (variant & 2)
+        op_case_random(&c, r, TACIT_F32, SHAPE(group * mg), -1, 1);
+    else if (fused)
+        op_case_give(&c, NULL);
+    if (fused && variant & 4)
+        op_case_random(&c, r, TACIT_F32,
+                       SHAPE(n, group * mg, out_size(w, 0, h), out_size(w, 1, width)), -1, 1);
+    set_window(&c, w, 2);
+    op_case_int(&c, "group", group);
+    if (fused) {
+        op_case_string(&c, "activation", acts[variant >> 4 & 3]);
+        op_case_float(&c, "act_min", 0);
+        op_case_float(&c, "act_max", 6);
+        op_case_int(&c, "activation_last", variant >> 3 & 1);
+    }
+    lower_check(&c, r, 1, rng_below(r, 2) ? 2 : 0, 2e-5);
+    op_case_end(&c);
+}
+
+static void convolutions(void **state)
+{
+    (void)state;
+    rng r = rng_seed(50);
+    for (uint32_t round = 0; round < 96; round++) {
+        window w = random_window(&r);
+        int64_t h = 9 + (int64_t)rng_below(&r, 8), width = 9 + (int64_t)rng_below(&r, 40);
+        int64_t group = rng_below(&r, 4) ? 1 : 3;
+        check_conv(&r, &w, 1 + (int64_t)rng_below(&r, 2), group, 1 + (int64_t)rng_below(&r, 20),
+                   1 + (int64_t)rng_below(&r, 30), h, width, round);
+    }
+}
+
+static void pointwise_and_deep(void **state)
+{
+    (void)state;
+    rng r = rng_seed(51);
+    const window point = {{1, 1}, {1, 1}, {1, 1}, {0}}, strided = {{1, 1}, {2, 2}, {1, 1}, {0}};
+    const window three = {{3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}};
+    for (uint32_t variant = 0; variant < 4; variant++) {
+        check_conv(&r, &point, 2, 1, 70, 40, 7, 7, variant);
+        check_conv(&r, &strided, 2, 1, 70, 40, 8, 15, variant);
+        check_conv(&r, &three, 1, 1, 130, 50, 7, 7, variant);
+        check_conv(&r, &point, 1, 1, 1024, 30, 7, 7, variant);
+    }
+}
+
+static void depthwise(void **state)
+{
+    (void)state;
+    rng r = rng_seed(52);
+    for (uint32_t round = 0; round < 64; round++) {
+        window w = random_window(&r);
+        int64_t h = 9 + (int64_t)rng_below(&r, 8), width = 9 + (int64_t)rng_below(&r, 60);
+        check_conv(&r, &w, 1 + (int64_t)rng_below(&r, 2), 5, 1, 1 + (int64_t)rng_below(&r, 2), h,
+                   width, round);
+    }
+}
+
+static void one_spatial_axis(void **state)
+{
+    (void)state;
+    rng r = rng_seed(53);
+    for (int round = 0; round < 12; round++) {
+        window w = random_window(&r);
+        op_case c;
+        int64_t group = round % 3 == 0 ? 4 : 1;
+        op_case_begin(&c, "", "Conv");
+        op_case_random(&c, &r, TACIT_F32, SHAPE(2, 4, 50), -1, 1);
+        op_case_random(&c, &r, TACIT_F32, SHAPE(8, 4 / group, w.kernel[0]), -1, 1);
+        set_window(&c, &w, 1);
+        op_case_int(&c, "group", group);
+        lower_check(&c, &r, 1, 0, 1e-5);
+        op_case_end(&c);
+    }
+}
+
+static void pooling(void **state)
+{
+    (void)state;
+    rng r = rng_seed(54);
+    for (int round = 0; round < 60; round++) {
+        window w = random_window(&r);
+        bool max = round & 1;
+        for (int i = 0; i < 4; i++) /* a window always meets the image */
+            w.pads[i] = w.pads[i] < w.kernel[i & 1] ? w.pads[i] : w.kernel[i & 1] - 1;
+        op_case c;
+        op_case_begin(&c, "", max ? "MaxPool" : "AveragePool");
+        op_case_random(&c, &r, TACIT_F32,
+                       SHAPE(2, 5, 9 + (int64_t)rng_below(&r, 9), 9 + (int64_t)rng_below(&r, 70)),
+                       -1, 1);
+        set_window(&c, &w, 2);
+        op_case_int(&c, "ceil_mode", round >> 1 & 1);
+        if (!max)
+            op_case_int(&c, "count_include_pad", round >> 2 & 1);
+        lower_check(&c, &r, 1, 0, 1e-5);
+        op_case_end(&c);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(convolutions), cmocka_unit_test(pointwise_and_deep),
+        cmocka_unit_test(depthwise),    cmocka_unit_test(one_spatial_axis),
+        cmocka_unit_test(pooling),
+    };
+    return cmocka_run_group_tests_name("lowering of windows", tests, NULL, NULL);
+}
