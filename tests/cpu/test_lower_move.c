@@ -64,10 +64,6 @@ static void slices_splits_and_expansions(void **state)
         op_case_i64(&c, TACIT_I64, SHAPE(2), (int64_t[]){5, 99});
         op_case_i64(&c, TACIT_I64, SHAPE(2), (int64_t[]){0, 2});
         op_case_i64(&c, TACIT_I64, SHAPE(2), (int64_t[]){2, 3});
-        for (uint32_t i = 1; i < 5; i++) {
-            op_case_int(&c, "unused", 0);
-            c.node->inputs[i]->constant = c.in[i];
-        }
         lower_check(&c, &r, 1, 30, 0);
         op_case_end(&c);
 
@@ -164,7 +160,7 @@ static void reductions_over_any_axes(void **state)
                     axes[n++] = d - (d & 1 ? 4 : 0);
             op_case_i64(&c, TACIT_I64, SHAPE(n), axes);
             op_case_int(&c, "keepdims", mask & 1);
-            c.node->inputs[1]->constant = c.in[1];
+
             lower_check(&c, &r, 1, 2, 3e-5);
             op_case_end(&c);
         }

@@ -69,8 +69,12 @@ static char *lay_out(run_state *s, rng *r, uint32_t i)
     op_operand *o = &s->in[i];
     *o = (op_operand){.type = ir_tensor_type(t), .dense = true, .value = s->c->node->inputs[i]};
     ir_shape_strides(&t->shape, o->strides);
-    if (s->mode.constants >> i & 1)
+    if (s->mode.constants >> i & 1) { /* a weight, then */
         o->constant = t;
+        s->c->node->inputs[i]->constant = t;
+        s->c->node->inputs[i]->is_input = false;
+        s->c->node->inputs[i]->is_initializer = true;
+    }
     const op_def *op = s->c->node->op;
     int64_t count = ir_tensor_count(t);
     if (s->mode.strided && !o->constant && op->accepts && count > 0) {
