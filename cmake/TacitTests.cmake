@@ -32,3 +32,11 @@ endforeach()
 add_test(NAME conformance.serial COMMAND ${CMAKE_SOURCE_DIR}/scripts/run-conformance
   ${CMAKE_BINARY_DIR} --quiet WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(conformance.serial PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 1200 PROCESSORS 2)
+file(GLOB cli_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/cli/test-*)
+foreach(script ${cli_tests})
+  get_filename_component(name ${script} NAME)
+  string(REGEX REPLACE "^test-" "" short ${name})
+  add_test(NAME cli.${short} COMMAND ${script} ${CMAKE_BINARY_DIR}
+    WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(cli.${short} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 1200)
+endforeach()

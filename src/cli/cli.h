@@ -18,6 +18,7 @@ int cmd_conformance(int argc, char **argv);
 int cmd_example(int argc, char **argv);
 int cmd_explain(int argc, char **argv);
 int cmd_ops(int argc, char **argv);
+int cmd_passes(int argc, char **argv);
 int cmd_profile(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_show(int argc, char **argv);

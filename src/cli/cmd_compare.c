@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/internal.h"
 #include "base/map.h"
 #include "base/sbuf.h"
 #include "base/vec.h"
@@ -207,11 +208,33 @@ static int compare(const char *path, const char *against, cli_job *job, const cl
     return code;
 }
 
+/* Takes the place of a node's kernel: leaves its output as it was. */
+static void broken_kernel(const void *args, uint32_t begin, uint32_t end)
+{
+    (void)args;
+    (void)begin;
+    (void)end;
+}
+
+/* Breaks the kernels of one node in this session, to show that the comparison names it. */
+static int break_node(const cli_job *job, const char *name)
+{
+    const prog_program *program = api_program_prog(job->program);
+    prog_session *session = api_session_run(job->session);
+    bool found = false;
+    for (uint32_t i = 0; i < program->n_thunks; i++)
+        if (strcmp(program->thunks[i].made->node->name, name) == 0) {
+            session->calls[i].fn = broken_kernel;
+            found = true;
+        }
+    return found ? -1 : cli_fail("compare", "no thunk belongs to a node named '%s'", name);
+}
+
 int cmd_compare(int argc, char **argv)
 {
     cli_compile compile = {0};
     cli_list inputs = {0};
-    const char *path = NULL, *against = "reference";
+    const char *path = NULL, *against = "reference", *broken = NULL;
     int64_t seed = 1;
     bool json = false;
     comparison c = {.tolerance = 1e-3};
@@ -220,6 +243,8 @@ int cmd_compare(int argc, char **argv)
         {"--input", CLI_LIST, &inputs, "NAME=VALUE", "FILE.npy, random or zeros; repeatable"},
         {"--tolerance", CLI_FLOAT, &c.tolerance, "X", "largest relative error (default 1e-3)"},
         {"--seed", CLI_INT, &seed, "N", "seed of random inputs (default 1)"},
+        {"--break", CLI_STRING, &broken, "NODE",
+         "leave this node's kernel out, to see it found (serial executor)"},
         {"--json", CLI_FLAG, &json, NULL, "machine-readable"},
         CLI_COMPILE_OPTIONS(&compile),
     };
@@ -242,6 +267,8 @@ int cmd_compare(int argc, char **argv)
     arena_init(&c.memory, NULL);
     map_init(&c.trusted, &c.memory);
     code = cli_job_open(&job, "compare", path, &compile, &inputs, seed);
+    if (code < 0 && broken)
+        code = break_node(&job, broken);
     if (code < 0)
         code = compare(path, against, &job, &compile, &c, json);
     cli_job_close(&job);

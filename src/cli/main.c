@@ -16,6 +16,7 @@ static const struct {
     {"example", cmd_example, "write a well-known architecture with seeded weights"},
     {"explain", cmd_explain, "why each node became what it is"},
     {"ops", cmd_ops, "print the op table"},
+    {"passes", cmd_passes, "list the passes"},
     {"profile", cmd_profile, "where the time of a run goes"},
     {"run", cmd_run, "run a model once"},
     {"show", cmd_show, "the graph, the passes, the memory plan, the program"},
