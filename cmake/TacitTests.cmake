@@ -40,3 +40,20 @@ foreach(script ${cli_tests})
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(cli.${short} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 1200)
 endforeach()
+
+# The wire reader's peer: protobuf-c, where it is installed.
+find_program(PROTOC_C protoc-c)
+pkg_check_modules(PROTOBUF_C QUIET IMPORTED_TARGET libprotobuf-c)
+if(TARGET test_load_wire AND PROTOC_C AND PROTOBUF_C_FOUND)
+  set(peer ${CMAKE_BINARY_DIR}/peer)
+  file(MAKE_DIRECTORY ${peer})
+  add_custom_command(OUTPUT ${peer}/onnx_subset.pb-c.c ${peer}/onnx_subset.pb-c.h
+    COMMAND ${PROTOC_C} --c_out=${peer} --proto_path=${CMAKE_SOURCE_DIR}/tests/load
+      ${CMAKE_SOURCE_DIR}/tests/load/onnx_subset.proto
+    DEPENDS ${CMAKE_SOURCE_DIR}/tests/load/onnx_subset.proto)
+  target_sources(test_load_wire PRIVATE ${peer}/onnx_subset.pb-c.c)
+  set_source_files_properties(${peer}/onnx_subset.pb-c.c PROPERTIES COMPILE_OPTIONS "-w")
+  target_include_directories(test_load_wire PRIVATE ${peer})
+  target_compile_definitions(test_load_wire PRIVATE TACIT_HAVE_PROTOBUF_C=1)
+  target_link_libraries(test_load_wire PRIVATE PkgConfig::PROTOBUF_C)
+endif()
