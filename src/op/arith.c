@@ -304,11 +304,11 @@ static tacit_status prelu_infer(op_infer *c)
                      ir_shape_text(&c->in[1]->shape, slope), ir_shape_text(&c->in[0]->shape, x));
 }
 
-#define FOLD_ROW(NAME, EVAL)                                                                       \
+#define FOLD_ROW(NAME, EVAL, ...)                                                                  \
     {                                                                                              \
         .name = NAME, .min_in = 1, .max_in = -1, .min_out = 1, .max_out = 1,                       \
         .flags = OP_ELEMENTWISE, .infer = op_infer_broadcast_real, .eval = EVAL, .inplace = 1,     \
-        .lower = op_lower_map, .accepts = op_accepts_map                                           \
+        .lower = op_lower_map, .accepts = op_accepts_map, __VA_ARGS__                              \
     }
 
 const op_def op_rows_arith[] = {

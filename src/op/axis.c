@@ -229,10 +229,10 @@ static tacit_status cum_prod_eval(op_eval *c)
     return eval_cumulate(c, true);
 }
 
-#define AXIS_ROW(NAME, IN, OUT, FLAGS, INFER, EVAL, INPLACE, LOWER)                                \
+#define AXIS_ROW(NAME, IN, OUT, FLAGS, INFER, EVAL, INPLACE, LOWER, ...)                           \
     {                                                                                              \
         .name = NAME, .min_in = IN, .max_in = IN, .min_out = 1, .max_out = OUT, .flags = FLAGS,    \
-        .infer = INFER, .eval = EVAL, .inplace = INPLACE, .lower = LOWER                           \
+        .infer = INFER, .eval = EVAL, .inplace = INPLACE, .lower = LOWER, __VA_ARGS__              \
     }
 
 const op_def op_rows_axis[] = {

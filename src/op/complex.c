@@ -122,10 +122,10 @@ static tacit_status norm_sq_grad_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define COMPLEX_ROW(NAME, IN, INFER, EVAL, INPLACE)                                                \
+#define COMPLEX_ROW(NAME, IN, INFER, EVAL, INPLACE, ...)                                           \
     {                                                                                              \
         .name = NAME, .domain = "tacit", .min_in = IN, .max_in = IN, .min_out = 1, .max_out = 1,   \
-        .flags = OP_ELEMENTWISE, .infer = INFER, .eval = EVAL, .inplace = INPLACE                  \
+        .flags = OP_ELEMENTWISE, .infer = INFER, .eval = EVAL, .inplace = INPLACE, __VA_ARGS__     \
     }
 
 const op_def op_rows_complex[] = {

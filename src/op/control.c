@@ -375,10 +375,10 @@ static tacit_status batched_scan_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define CONTROL_ROW(NAME, MIN, MAX, EVAL)                                                          \
+#define CONTROL_ROW(NAME, MIN, MAX, EVAL, ...)                                                     \
     {                                                                                              \
         .name = NAME, .min_in = MIN, .max_in = MAX, .min_out = 0, .max_out = -1,                   \
-        .flags = OP_CONTROL | OP_ANY_KIND, .eval = EVAL                                            \
+        .flags = OP_CONTROL | OP_ANY_KIND, .eval = EVAL, __VA_ARGS__                               \
     }
 
 const op_def op_rows_control[] = {

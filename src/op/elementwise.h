@@ -56,17 +56,17 @@ tacit_status op_infer_broadcast_int(op_infer *c);
 tacit_status op_infer_broadcast_bool(op_infer *c);
 
 /* One table row of a unary/binary/variadic element-wise op. */
-#define OP_UNARY_ROW(NAME, INFER, EVAL)                                                            \
+#define OP_UNARY_ROW(NAME, INFER, EVAL, ...)                                                       \
     {                                                                                              \
         .name = NAME, .min_in = 1, .max_in = 1, .min_out = 1, .max_out = 1,                        \
         .flags = OP_ELEMENTWISE, .infer = INFER, .eval = EVAL, .inplace = 1,                       \
-        .lower = op_lower_map, .accepts = op_accepts_map                                           \
+        .lower = op_lower_map, .accepts = op_accepts_map, __VA_ARGS__                              \
     }
-#define OP_BINARY_ROW(NAME, FLAGS, INFER, EVAL, INPLACE)                                           \
+#define OP_BINARY_ROW(NAME, FLAGS, INFER, EVAL, INPLACE, ...)                                      \
     {                                                                                              \
         .name = NAME, .min_in = 2, .max_in = 2, .min_out = 1, .max_out = 1,                        \
         .flags = OP_ELEMENTWISE | (FLAGS), .infer = INFER, .eval = EVAL, .inplace = INPLACE,       \
-        .lower = op_lower_map, .accepts = op_accepts_map                                           \
+        .lower = op_lower_map, .accepts = op_accepts_map, __VA_ARGS__                              \
     }
 
 #endif

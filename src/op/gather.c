@@ -138,10 +138,10 @@ static tacit_status gather_nd_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define GATHER_ROW(NAME, INFER, EVAL, LOWER)                                                       \
+#define GATHER_ROW(NAME, INFER, EVAL, LOWER, ...)                                                  \
     {                                                                                              \
         .name = NAME, .min_in = 2, .max_in = 2, .min_out = 1, .max_out = 1, .infer = INFER,        \
-        .eval = EVAL, .lower = LOWER                                                               \
+        .eval = EVAL, .lower = LOWER, __VA_ARGS__                                                  \
     }
 
 const op_def op_rows_gather[] = {

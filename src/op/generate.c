@@ -280,10 +280,10 @@ static tacit_status trilu_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define GENERATE_ROW(NAME, MIN, MAX, INFER, EVAL)                                                  \
+#define GENERATE_ROW(NAME, MIN, MAX, INFER, EVAL, ...)                                             \
     {                                                                                              \
         .name = NAME, .min_in = MIN, .max_in = MAX, .min_out = 1, .max_out = 1, .infer = INFER,    \
-        .eval = EVAL                                                                               \
+        .eval = EVAL, __VA_ARGS__                                                                  \
     }
 
 const op_def op_rows_generate[] = {

@@ -186,7 +186,7 @@ static tacit_status bitwise_not_infer(op_infer *c)
     return op_infer_same(c);
 }
 
-#define ROW(name) OP_UNARY_ROW(#name, op_infer_same_float, name##_eval)
+#define ROW(name, ...) OP_UNARY_ROW(#name, op_infer_same_float, name##_eval, __VA_ARGS__)
 
 const op_def op_rows_math[] = {
     ROW(Sqrt),

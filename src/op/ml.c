@@ -376,10 +376,10 @@ static tacit_status forest_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define ML_ROW(NAME, IN, INFER, EVAL)                                                              \
+#define ML_ROW(NAME, IN, INFER, EVAL, ...)                                                         \
     {                                                                                              \
         .name = NAME, .domain = ML, .min_in = IN, .max_in = IN, .min_out = 1, .max_out = 1,        \
-        .flags = OP_NOT_DIFFERENTIABLE, .infer = INFER, .eval = EVAL                               \
+        .flags = OP_NOT_DIFFERENTIABLE, .infer = INFER, .eval = EVAL, __VA_ARGS__                  \
     }
 
 const op_def op_rows_ml[] = {

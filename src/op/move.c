@@ -299,10 +299,11 @@ static bool identity_alias(const ir_node *node, uint32_t in, const op_operand *s
     return true;
 }
 
-#define VIEW_ROW(NAME, MIN, MAX, INFER, EVAL, ALIAS)                                               \
+#define VIEW_ROW(NAME, MIN, MAX, INFER, EVAL, ALIAS, ...)                                          \
     {                                                                                              \
         .name = NAME, .min_in = MIN, .max_in = MAX, .min_out = 1, .max_out = 1, .infer = INFER,    \
-        .eval = EVAL, .alias = ALIAS, .lower = op_lower_view, .accepts = op_accepts_view           \
+        .eval = EVAL, .alias = ALIAS, .lower = op_lower_view, .accepts = op_accepts_view,          \
+        __VA_ARGS__                                                                                \
     }
 
 const op_def op_rows_move[] = {

@@ -244,10 +244,11 @@ static tacit_status lrn_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define ROW(op, infer_rule, eval_rule, decompose_rule, lower_rule)                                 \
+#define ROW(op, infer_rule, eval_rule, decompose_rule, lower_rule, ...)                            \
     {                                                                                              \
         .name = op, .min_in = 1, .max_in = 1, .min_out = 1, .max_out = 1, .infer = infer_rule,     \
-        .eval = eval_rule, .decompose = decompose_rule, .inplace = 1, .lower = lower_rule          \
+        .eval = eval_rule, .decompose = decompose_rule, .inplace = 1, .lower = lower_rule,         \
+        __VA_ARGS__                                                                                \
     }
 
 const op_def op_rows_norm_other[] = {

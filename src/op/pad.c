@@ -343,10 +343,10 @@ static tacit_status reverse_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define PAD_ROW(NAME, MIN, MAX, INFER, EVAL, LOWER)                                                \
+#define PAD_ROW(NAME, MIN, MAX, INFER, EVAL, LOWER, ...)                                           \
     {                                                                                              \
         .name = NAME, .min_in = MIN, .max_in = MAX, .min_out = 1, .max_out = 1, .infer = INFER,    \
-        .eval = EVAL, .lower = LOWER                                                               \
+        .eval = EVAL, .lower = LOWER, __VA_ARGS__                                                  \
     }
 
 const op_def op_rows_pad[] = {

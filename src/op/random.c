@@ -249,10 +249,10 @@ static tacit_status dropout_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define RANDOM_ROW(NAME, MIN, MAX, OUT, INFER, EVAL)                                               \
+#define RANDOM_ROW(NAME, MIN, MAX, OUT, INFER, EVAL, ...)                                          \
     {                                                                                              \
         .name = NAME, .min_in = MIN, .max_in = MAX, .min_out = 1, .max_out = OUT,                  \
-        .flags = OP_RANDOM, .infer = INFER, .eval = EVAL                                           \
+        .flags = OP_RANDOM, .infer = INFER, .eval = EVAL, __VA_ARGS__                              \
     }
 
 const op_def op_rows_random[] = {

@@ -266,10 +266,10 @@ REDUCE_EVAL(log_sum_exp)
 REDUCE_EVAL(max)
 REDUCE_EVAL(min)
 
-#define REDUCE_ROW(NAME, INFER, EVAL)                                                              \
+#define REDUCE_ROW(NAME, INFER, EVAL, ...)                                                         \
     {                                                                                              \
         .name = NAME, .min_in = 1, .max_in = 2, .min_out = 1, .max_out = 1, .infer = INFER,        \
-        .eval = EVAL, .lower = op_lower_reduce, .accepts = op_accepts_reduce                       \
+        .eval = EVAL, .lower = op_lower_reduce, .accepts = op_accepts_reduce, __VA_ARGS__          \
     }
 
 const op_def op_rows_reduce[] = {

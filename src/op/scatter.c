@@ -201,10 +201,10 @@ static tacit_status scatter_add_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define SCATTER_ROW(NAME, MIN, INFER, EVAL)                                                        \
+#define SCATTER_ROW(NAME, MIN, INFER, EVAL, ...)                                                   \
     {                                                                                              \
         .name = NAME, .min_in = MIN, .max_in = 3, .min_out = 1, .max_out = 1, .infer = INFER,      \
-        .eval = EVAL, .inplace = 1                                                                 \
+        .eval = EVAL, .inplace = 1, __VA_ARGS__                                                    \
     }
 
 const op_def op_rows_scatter[] = {

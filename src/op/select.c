@@ -215,10 +215,10 @@ static tacit_status unique_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define SELECT_ROW(NAME, IN, OUT, INFER, EVAL)                                                     \
+#define SELECT_ROW(NAME, IN, OUT, INFER, EVAL, ...)                                                \
     {                                                                                              \
         .name = NAME, .min_in = IN, .max_in = IN, .min_out = 1, .max_out = OUT,                    \
-        .flags = OP_DATA_SHAPE, .infer = INFER, .eval = EVAL                                       \
+        .flags = OP_DATA_SHAPE, .infer = INFER, .eval = EVAL, __VA_ARGS__                          \
     }
 
 const op_def op_rows_select[] = {

@@ -278,10 +278,10 @@ static tacit_status has_element_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define SEQUENCE_ROW(NAME, MIN, MAX, EVAL)                                                         \
+#define SEQUENCE_ROW(NAME, MIN, MAX, EVAL, ...)                                                    \
     {                                                                                              \
         .name = NAME, .min_in = MIN, .max_in = MAX, .min_out = 1, .max_out = 1,                    \
-        .flags = OP_DATA_SHAPE | OP_ANY_KIND, .eval = EVAL                                         \
+        .flags = OP_DATA_SHAPE | OP_ANY_KIND, .eval = EVAL, __VA_ARGS__                            \
     }
 
 const op_def op_rows_sequence[] = {

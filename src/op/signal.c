@@ -307,10 +307,10 @@ static tacit_status mel_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define ROW(op, least, most, infer_rule, eval_rule)                                                \
+#define ROW(op, least, most, infer_rule, eval_rule, ...)                                           \
     {                                                                                              \
         .name = op, .min_in = least, .max_in = most, .min_out = 1, .max_out = 1,                   \
-        .infer = infer_rule, .eval = eval_rule                                                     \
+        .infer = infer_rule, .eval = eval_rule, __VA_ARGS__                                        \
     }
 
 const op_def op_rows_signal[] = {

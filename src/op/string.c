@@ -252,10 +252,10 @@ static tacit_status regex_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define STRING_ROW(NAME, IN, OUT, FLAGS, INFER, EVAL)                                              \
+#define STRING_ROW(NAME, IN, OUT, FLAGS, INFER, EVAL, ...)                                         \
     {                                                                                              \
         .name = NAME, .min_in = IN, .max_in = IN, .min_out = 1, .max_out = OUT,                    \
-        .flags = OP_NOT_DIFFERENTIABLE | (FLAGS), .infer = INFER, .eval = EVAL                     \
+        .flags = OP_NOT_DIFFERENTIABLE | (FLAGS), .infer = INFER, .eval = EVAL, __VA_ARGS__        \
     }
 
 const op_def op_rows_string[] = {

@@ -227,10 +227,10 @@ static tacit_status im2col_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define ROW(op, inputs, infer_rule, eval_rule, place)                                              \
+#define ROW(op, inputs, infer_rule, eval_rule, place, ...)                                         \
     {                                                                                              \
         .name = op, .domain = "tacit", .min_in = inputs, .max_in = inputs, .min_out = 1,           \
-        .max_out = 1, .infer = infer_rule, .eval = eval_rule, .inplace = place                     \
+        .max_out = 1, .infer = infer_rule, .eval = eval_rule, .inplace = place, __VA_ARGS__        \
     }
 
 const op_def op_rows_vision[] = {

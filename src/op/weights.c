@@ -405,10 +405,10 @@ static tacit_status route_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define ROW(op, least, most, outputs, infer_rule, eval_rule)                                       \
+#define ROW(op, least, most, outputs, infer_rule, eval_rule, ...)                                  \
     {                                                                                              \
         .name = op, .domain = "tacit", .min_in = least, .max_in = most, .min_out = 1,              \
-        .max_out = outputs, .infer = infer_rule, .eval = eval_rule                                 \
+        .max_out = outputs, .infer = infer_rule, .eval = eval_rule, __VA_ARGS__                    \
     }
 
 const op_def op_rows_weights[] = {
