@@ -335,6 +335,15 @@ TACIT_API TACIT_MUST_USE tacit_status tacit_task_graph_patch_args(tacit_task_gra
 TACIT_API TACIT_MUST_USE tacit_status tacit_task_graph_patch_cost(tacit_task_graph *graph,
                                                                   uint32_t node, uint32_t cost_ns,
                                                                   tacit_error *err);
+/* After costs were patched: order successors and roots by the new longest paths. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_task_graph_prioritise(tacit_task_graph *graph,
+                                                                  tacit_error *err);
+/* Runs the graph once, in order, on the calling thread; keeps what each node took as its cost, and
+ * prioritises. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_task_graph_measure(tacit_task_runtime *rt,
+                                                               tacit_task_graph *graph,
+                                                               tacit_error *err);
+TACIT_API uint32_t tacit_task_graph_cost(const tacit_task_graph *graph, uint32_t node); /* ns */
 TACIT_API uint32_t tacit_task_graph_nodes(const tacit_task_graph *graph);
 TACIT_API uint64_t tacit_task_graph_edges(const tacit_task_graph *graph);
 

@@ -135,24 +135,34 @@ static int by_priority(const void *a, const void *b, void *context)
     return p > q ? -1 : p < q ? 1 : x < y ? -1 : x > y;
 }
 
-static void fill_successors(tacit_task_graph *g, uint32_t *list, const uint32_t *first)
+static int by_priority_rising(const void *a, const void *b, void *context)
+{
+    return by_priority(b, a, context);
+}
+
+static void prioritise(tacit_task_graph *g)
+{
+    find_priorities(g);
+    for (uint32_t i = 0; i < g->count; i++) {
+        task_node *n = &g->nodes[i];
+        uint32_t *list = n->successor_count <= TASK_INLINE_SUCCESSORS
+                             ? n->successors
+                             : g->adjacent + n->successors[0];
+        if (n->successor_count > 64)
+            qsort_r(list, n->successor_count, sizeof *list, by_priority_rising, g);
+        else
+            order_successors(g, list, n->successor_count);
+    }
+    qsort_r(g->roots, g->root_count, sizeof *g->roots, by_priority, g);
+}
+
+static void fill_successors(tacit_task_graph *g, const uint32_t *list, const uint32_t *first)
 {
     for (uint32_t i = 0; i < g->count; i++) {
         task_node *n = &g->nodes[i];
-        uint32_t count = first[i + 1] - first[i];
-        if (count > 64)
-            qsort_r(list + first[i], count, sizeof *list, by_priority, g);
-        if (count > 64) /* the sort above is descending */
-            for (uint32_t k = 0; k < count / 2; k++) {
-                uint32_t t = list[first[i] + k];
-                list[first[i] + k] = list[first[i + 1] - 1 - k];
-                list[first[i + 1] - 1 - k] = t;
-            }
-        else
-            order_successors(g, list + first[i], count);
-        n->successor_count = count;
-        if (count <= TASK_INLINE_SUCCESSORS)
-            memcpy(n->successors, list + first[i], count * sizeof *list);
+        n->successor_count = first[i + 1] - first[i];
+        if (n->successor_count <= TASK_INLINE_SUCCESSORS)
+            memcpy(n->successors, list + first[i], n->successor_count * sizeof *list);
         else
             n->successors[0] = first[i];
         if (n->indegree == 0)
@@ -198,8 +208,8 @@ static bool build(tacit_task_graph *g)
         for (uint32_t k = 0; k < info->dep_count; k++)
             g->adjacent[first[g->deps.data[info->first_dep + k] + 1]++] = i;
     }
-    find_priorities(g);
     fill_successors(g, g->adjacent, first);
+    prioritise(g);
     return true;
 }
 
@@ -211,7 +221,6 @@ tacit_status tacit_task_graph_seal(tacit_task_graph *g, tacit_error *err)
     unique_deps(g);
     if (!build(g) || !task_calendar_build(g))
         return error_memory(err, "a task graph");
-    qsort_r(g->roots, g->root_count, sizeof *g->roots, by_priority, g);
     uint32_t chunk = g->root_count / (8 * g->rt->threads);
     g->root_chunk = chunk < 1 ? 1 : chunk > 64 ? 64 : chunk;
     g->sealed = true;
@@ -246,6 +255,19 @@ tacit_status tacit_task_graph_patch_cost(tacit_task_graph *g, uint32_t node, uin
     g->total_cost += (uint64_t)cost_ns - g->info.data[node].cost_ns;
     g->info.data[node].cost_ns = cost_ns;
     return TACIT_OK;
+}
+
+tacit_status tacit_task_graph_prioritise(tacit_task_graph *g, tacit_error *err)
+{
+    if (!g->sealed)
+        return error_set(err, TACIT_ERR_STATE, "the graph is not sealed");
+    prioritise(g);
+    return TACIT_OK;
+}
+
+uint32_t tacit_task_graph_cost(const tacit_task_graph *g, uint32_t node)
+{
+    return node < g->info.count ? g->info.data[node].cost_ns : 0;
 }
 
 tacit_status tacit_task_graph_patch_scalar(tacit_task_graph *g, uint32_t node, uint32_t param,

@@ -234,7 +234,9 @@ static void query_wide(task_map *m, uint32_t storage, const task_region *q, uint
     }
 }
 
-void task_map_query(task_map *m, task_region *q)
+/* Find the bucket of a tile, the usual case, and bring its newest records closer: done for all
+ * parameters of a task before the first query, this overlaps their cache misses. */
+void task_map_prepare(task_map *m, task_region *q)
 {
     q->storage = 0;
     if (!q->base || q->low == q->high || q->fresh)
@@ -242,30 +244,62 @@ void task_map_query(task_map *m, task_region *q)
     uint32_t storage = storage_find(m, q->base);
     if (!storage)
         return;
-    task_storage *s = &m->storages[storage];
-    s->records++; /* keeps the storage while its last record may go */
+    const task_storage *s = &m->storages[storage];
     uint64_t first = q->low >> s->granule, last = (q->high - 1) >> s->granule;
+    if (first != last || s->span != 1)
+        return;
+    q->storage = storage;
+    q->granule = s->granule;
+    q->bucket = bucket_of(m, storage, first);
+    const uint32_t *heads = &m->heads[2 * (size_t)q->bucket];
+    __builtin_prefetch(&m->records[heads[0]]);
+    if (q->writes)
+        __builtin_prefetch(&m->records[heads[1]]);
+}
+
+/* One bucket, and the storage's wide regions. The first may take away the storage's last record. */
+static void query_tile(task_map *m, uint32_t storage, const task_region *q)
+{
+    task_storage *s = &m->storages[storage];
+    uint32_t *heads = &m->heads[2 * (size_t)q->bucket];
+    if (!(s->wide_writers | s->wide_readers | heads[0]) && !(q->writes && heads[1]))
+        return;
+    s->records++;
+    if (heads[0])
+        chain_scan(m, &heads[0], storage, q, true);
+    if (q->writes && heads[1])
+        chain_scan(m, &heads[1], storage, q, false);
     if (s->wide_writers)
         chain_scan(m, &s->wide_writers, storage, q, true);
     if (q->writes && s->wide_readers)
         chain_scan(m, &s->wide_readers, storage, q, false);
-    if (first == last && s->span == 1) { /* tiles: the usual case */
-        uint32_t bucket = bucket_of(m, storage, first);
-        uint32_t *heads = &m->heads[2 * (size_t)bucket];
-        if (heads[0])
-            chain_scan(m, &heads[0], storage, q, true);
-        if (q->writes && heads[1])
-            chain_scan(m, &heads[1], storage, q, false);
-        q->storage = storage;
-        q->bucket = bucket;
-        q->granule = s->granule;
-    } else {
-        uint64_t back = s->span - 1u, end = s->high ? (s->high - 1) >> s->granule : 0;
-        first = first > back ? first - back : 0;
-        last = last < end ? last : end;
-        if (first <= last)
-            query_wide(m, storage, q, first, last);
+    if (--s->records == 0)
+        storage_drop(m, storage);
+}
+
+void task_map_query(task_map *m, const task_region *q)
+{
+    if (!q->base || q->low == q->high || q->fresh)
+        return;
+    if (q->storage && m->storages[q->storage].base == q->base) {
+        query_tile(m, q->storage, q);
+        return;
     }
+    uint32_t storage = storage_find(m, q->base);
+    if (!storage)
+        return;
+    task_storage *s = &m->storages[storage];
+    s->records++; /* keeps the storage while its last record may go */
+    if (s->wide_writers)
+        chain_scan(m, &s->wide_writers, storage, q, true);
+    if (q->writes && s->wide_readers)
+        chain_scan(m, &s->wide_readers, storage, q, false);
+    uint64_t first = q->low >> s->granule, last = (q->high - 1) >> s->granule;
+    uint64_t back = s->span - 1u, end = s->high ? (s->high - 1) >> s->granule : 0;
+    first = first > back ? first - back : 0;
+    last = last < end ? last : end;
+    if (first <= last)
+        query_wide(m, storage, q, first, last);
     if (--s->records == 0)
         storage_drop(m, storage);
 }

@@ -123,8 +123,10 @@ tacit_status task_map_init(task_map *m, const tacit_allocator *allocator, task_f
                            uint32_t records, tacit_error *err);
 tacit_status task_map_grow(task_map *m, tacit_error *err);
 void task_map_free(task_map *m);
+/* Before the queries of a task, for each of its regions. */
+void task_map_prepare(task_map *m, task_region *r);
 /* Report every task `r` has to wait for, and remember what it will cover. */
-void task_map_query(task_map *m, task_region *r);
+void task_map_query(task_map *m, const task_region *r);
 /* After all queries of a task: drop the covered, then insert. Enough records must be free. */
 void task_map_drop_covered(task_map *m);
 void task_map_forget_covered(task_map *m);

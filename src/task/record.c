@@ -129,8 +129,10 @@ static tacit_status find_producers(tacit_task_runtime *rt, task_recorder *r,
             if (manual && region->reads)
                 task_fanin_add(&r->fanin, b->owner, true);
         }
-        if (!manual && region->base && (region->reads || region->writes))
+        if (!manual && region->base && (region->reads || region->writes)) {
+            task_map_prepare(&r->map, region);
             task_map_query(&r->map, region);
+        }
     }
     return TACIT_OK;
 }

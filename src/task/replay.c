@@ -300,7 +300,7 @@ static void trace_run(tacit_task_runtime *rt, tacit_task_graph *g)
 
 static bool worth_workers(const tacit_task_runtime *rt, const tacit_task_graph *g)
 {
-    if (rt->threads == 1)
+    if (rt->threads == 1 || g->count < 2)
         return false;
     double limit = SERIAL_NS * rt->ticks_per_ns;
     if (g->costs_known && g->total_cost < SERIAL_NS)
@@ -321,28 +321,53 @@ static tacit_status run_result(tacit_task_graph *g, tacit_error *err)
                      tacit_status_text(status));
 }
 
-tacit_status tacit_task_graph_run(tacit_task_runtime *rt, tacit_task_graph *g, tacit_error *err)
+/* Nothing else may run on the runtime from here until run_end. */
+static tacit_status run_begin(tacit_task_runtime *rt, tacit_task_graph *g, tacit_error *err)
 {
     if (UNLIKELY(!g->sealed || g->rt != rt))
         return error_set(err, TACIT_ERR_STATE, "the graph %s",
                          g->sealed ? "belongs to another runtime" : "is not sealed");
     if (UNLIKELY(atomic_exchange_explicit(&rt->running, true, memory_order_acquire)))
         return error_set(err, TACIT_ERR_STATE, "another graph is running on this runtime");
-    tacit_status status = TACIT_OK;
-    if (UNLIKELY(rt->held_count || task_executed(rt) != LOAD(&rt->submitted, RELAXED))) {
-        status = error_set(err, TACIT_ERR_STATE,
-                           "tasks are in flight: wait for them before running a graph");
-    } else if (g->count) {
-        if (UNLIKELY(rt->trace_level))
-            trace_run(rt, g);
-        uint64_t begin = task_ticks();
-        if (worth_workers(rt, g))
-            run_parallel(rt, g);
-        else
-            run_serial(rt, g);
-        g->last_ticks = task_ticks() - begin;
-        status = run_result(g, err);
-    }
+    if (LIKELY(!rt->held_count && task_executed(rt) == LOAD(&rt->submitted, RELAXED)))
+        return TACIT_OK;
+    STORE(&rt->running, false, memory_order_release);
+    return error_set(err, TACIT_ERR_STATE,
+                     "tasks are in flight: wait for them before running a graph");
+}
+
+static tacit_status run_end(tacit_task_runtime *rt, tacit_task_graph *g, tacit_error *err)
+{
+    tacit_status status = run_result(g, err);
     STORE(&rt->running, false, memory_order_release);
     return status;
+}
+
+tacit_status tacit_task_graph_run(tacit_task_runtime *rt, tacit_task_graph *g, tacit_error *err)
+{
+    TRY(run_begin(rt, g, err));
+    if (UNLIKELY(rt->trace_level))
+        trace_run(rt, g);
+    uint64_t begin = task_ticks();
+    if (worth_workers(rt, g))
+        run_parallel(rt, g);
+    else
+        run_serial(rt, g);
+    g->last_ticks = task_ticks() - begin;
+    return run_end(rt, g, err);
+}
+
+tacit_status tacit_task_graph_measure(tacit_task_runtime *rt, tacit_task_graph *g, tacit_error *err)
+{
+    TRY(run_begin(rt, g, err));
+    if (UNLIKELY(rt->trace_level))
+        trace_run(rt, g);
+    for (uint32_t i = 0; i < g->count; i++) {
+        uint64_t begin = task_ticks();
+        task_graph_node(rt, &rt->workers[0], g, i);
+        double ns = (double)(task_ticks() - begin) / rt->ticks_per_ns;
+        g->info.data[i].cost_ns = ns < 1 ? 1 : ns > UINT32_MAX ? UINT32_MAX : (uint32_t)ns;
+    }
+    tacit_status status = run_end(rt, g, err);
+    return status == TACIT_OK ? tacit_task_graph_prioritise(g, err) : status;
 }

@@ -276,6 +276,8 @@ static tacit_status find_producers(tacit_task_runtime *rt, const tacit_task_desc
                              rt->next, desc->deps[i]);
         task_fanin_add(&rt->fanin, desc->deps[i], true);
     }
+    for (uint32_t p = 0; p < desc->param_count && !manual; p++)
+        task_map_prepare(&rt->map, &rt->regions[p]);
     for (uint32_t p = 0; p < desc->param_count; p++) {
         task_region *r = &rt->regions[p];
         if (!manual) {

@@ -319,24 +319,30 @@ static void drop_retained(search *s, state *x, worker *w)
     }
 }
 
+/* An idle worker takes any task of the queue. */
+static bool take(search *s, const state *old, int i)
+{
+    for (int t = 0; t < MAX_TASKS; t++) {
+        if (!in(old->queue, t))
+            continue;
+        state x = *old;
+        x.queue &= (uint8_t) ~(1 << t);
+        uint8_t retains = s->p->task[t]->retains;
+        x.workers[i] = (worker){.phase = RUN, .task = (uint8_t)t, .retains = retains};
+        if (s->bug == DROP_FIRST && retains) {
+            x.workers[i].phase = RETAINS;
+            x.workers[i].current = 1;
+        }
+        visit(s, &x);
+    }
+    return old->queue != 0;
+}
+
 /* One step of worker `i`; false when it has none. */
 static bool work(search *s, const state *old, int i)
 {
-    if (old->workers[i].phase == IDLE) {
-        for (int t = 0; t < MAX_TASKS; t++)
-            if (in(old->queue, t)) {
-                state x = *old;
-                x.queue &= (uint8_t) ~(1 << t);
-                uint8_t retains = s->p->task[t]->retains;
-                x.workers[i] = (worker){.phase = RUN, .task = (uint8_t)t, .retains = retains};
-                if (s->bug == DROP_FIRST && retains) {
-                    x.workers[i].phase = RETAINS;
-                    x.workers[i].current = 1;
-                }
-                visit(s, &x);
-            }
-        return old->queue != 0;
-    }
+    if (old->workers[i].phase == IDLE)
+        return take(s, old, i);
     state x = *old;
     worker *w = &x.workers[i];
     switch (w->phase) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Recorded graphs: built by hand and recorded from submits, run again and again. */
 #include "base/rng.h"
+#include "task/graph.h"
 #include "task/util.h"
 
 typedef struct cell {
@@ -291,6 +292,55 @@ static void running_allocates_nothing_and_predicates_skip(void **state)
     tacit_task_destroy(rt);
 }
 
+static void slow(const void *args, uint32_t begin, uint32_t end)
+{
+    (void)args;
+    for (volatile uint32_t i = 0; i < (end - begin) * 1000; i++)
+        ;
+}
+
+static void measured_costs_and_priorities_count(void **state)
+{
+    (void)state;
+    tacit_task_runtime *rt = make((tacit_task_config){.threads = 2});
+    tacit_task_graph *g;
+    OK(tacit_task_graph_create(rt, &g, &err));
+    for (uint32_t i = 0; i < 3; i++)
+        OK(tacit_task_graph_add(g, &(tacit_task_node){.tile = slow, .end = i * 100 + 1}, NULL,
+                                &err));
+    OK(tacit_task_graph_seal(g, &err));
+    OK(tacit_task_graph_measure(rt, g, &err));
+    assert_true(tacit_task_graph_cost(g, 0) > 0);
+    assert_true(tacit_task_graph_cost(g, 2) > 20 * tacit_task_graph_cost(g, 0));
+    OK(tacit_task_graph_run(rt, g, &err));
+    tacit_task_graph_destroy(g);
+    tacit_task_destroy(rt);
+
+    /* A root releases three nodes; the one on the longest path comes first. */
+    rt = make((tacit_task_config){.threads = 2, .idle = TACIT_TASK_IDLE_PARK});
+    OK(tacit_task_graph_create(rt, &g, &err));
+    uint32_t zero = 0;
+    for (uint32_t i = 0; i < 4; i++)
+        OK(tacit_task_graph_add(g,
+                                &(tacit_task_node){.tile = slow,
+                                                   .begin = i,
+                                                   .end = i,
+                                                   .deps = &zero,
+                                                   .dep_count = i > 0,
+                                                   .cost_ns = 1000 + i % 3},
+                                NULL, &err));
+    OK(tacit_task_graph_seal(g, &err));
+    const task_node *root = &g->nodes[0];
+    assert_int_equal(root->successor_count, 3);
+    assert_int_equal(root->successors[2], 2); /* the last one made ready is run next */
+    OK(tacit_task_graph_patch_cost(g, 3, 5000, &err));
+    OK(tacit_task_graph_prioritise(g, &err));
+    assert_int_equal(root->successors[2], 3);
+    assert_int_equal(root->successors[0], 1);
+    tacit_task_graph_destroy(g);
+    tacit_task_destroy(rt);
+}
+
 static void misuse_is_refused(void **state)
 {
     (void)state;
@@ -369,6 +419,7 @@ int main(void)
         cmocka_unit_test(recordings_run_with_patched_buffers),
         cmocka_unit_test(a_failed_run_drains_and_the_next_works),
         cmocka_unit_test(running_allocates_nothing_and_predicates_skip),
+        cmocka_unit_test(measured_costs_and_priorities_count),
         cmocka_unit_test(misuse_is_refused),
         cmocka_unit_test(long_recordings_grow),
     };
