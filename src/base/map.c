@@ -49,10 +49,14 @@ static bool grow(map *m)
 
 bool map_put(map *m, const char *key, void *value)
 {
-    if (m->count >= m->capacity / 2 && !grow(m))
-        return false;
     uint64_t hash = hash_bytes(key, strlen(key), 0);
-    map_slot *slot = find_slot(m, key, hash);
+    map_slot *slot = m->capacity ? find_slot(m, key, hash) : NULL;
+    /* Overwriting needs no memory, so it cannot fail. */
+    if (!slot || (!slot->key && m->count >= m->capacity / 2)) {
+        if (!grow(m))
+            return false;
+        slot = find_slot(m, key, hash);
+    }
     m->count += !slot->key;
     *slot = (map_slot){key, hash, value};
     return true;

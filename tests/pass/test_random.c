@@ -240,6 +240,86 @@ static ir_graph *make(arena *a, uint64_t seed)
     return m.g;
 }
 
+/* --- feature maps ------------------------------------------------------------------------------
+ */
+enum { CHANNELS = 3, SIDE = 4 };
+
+static V *channel_weights(maker *m, double low, double high)
+{
+    V *w = weight(m, 1, 1, CHANNELS);
+    for (int i = 0; i < CHANNELS; i++)
+        ((float *)w->constant->data)[i] = (float)rng_range(&m->r, low, high);
+    return w;
+}
+
+static V *convolution(maker *m)
+{
+    ir_shape shape = ir_shape_of(4, (int64_t[]){CHANNELS, CHANNELS, 3, 3});
+    ir_tensor *t = ir_tensor_new(m->g->memory, TACIT_F32, &shape);
+    assert_non_null(t);
+    for (int64_t i = 0; i < ir_tensor_count(t); i++)
+        ((float *)t->data)[i] = (float)rng_range(&m->r, -0.3, 0.3);
+    V *in[3] = {pick(m), ir_constant_new(m->g, NULL, t), channel_weights(m, -1, 1)};
+    V *y = op(m, "Conv", below(m, 2) ? 3 : 2, in);
+    if (below(m, 2))
+        assert_true(ir_attr_set_string(m->g, y->producer, "auto_pad",
+                                       below(m, 2) ? "SAME_UPPER" : "SAME_LOWER"));
+    else
+        assert_true(ir_attr_set_ints(m->g, y->producer, "pads", 4, (int64_t[]){1, 1, 1, 1}));
+    if (below(m, 2)) {
+        V *bn[5] = {y, channel_weights(m, 0.5, 2), channel_weights(m, -1, 1),
+                    channel_weights(m, -1, 1), channel_weights(m, 0.5, 2)};
+        y = op(m, "BatchNormalization", 5, bn);
+    }
+    if (!below(m, 4))
+        assert_true(vec_push(m->g->memory, &m->pool, y));
+    if (below(m, 2))
+        y = op2(m, "Add", y, pick(m));
+    return y;
+}
+
+static V *pointwise(maker *m)
+{
+    static const char *const unary[] = {"Relu", "Sigmoid", "HardSwish", "Tanh"};
+    V *x = pick(m);
+    switch (below(m, 4)) {
+    case 0:
+        return op(m, "Clip", 3, (V *[]){x, scalar(m, 0), scalar(m, 1)});
+    case 1:
+        return op2(m, "Mul", x, op1(m, "Sigmoid", x));
+    default:
+        return op1(m, unary[below(m, 4)], x);
+    }
+}
+
+static ir_graph *make_maps(arena *a, uint64_t seed)
+{
+    maker m = {.g = ir_graph_new(a, "maps"), .r = rng_seed(seed)};
+    ir_type type = ir_type_tensor(TACIT_F32, 4, (int64_t[]){1, CHANNELS, SIDE, SIDE});
+    assert_true(vec_push(a, &m.pool, ir_input_new(m.g, "x", &type)));
+    for (uint32_t i = 0, steps = 2 + below(&m, 10); i < steps; i++) {
+        V *v = below(&m, 2) ? convolution(&m) : pointwise(&m);
+        assert_true(vec_push(a, &m.pool, v));
+    }
+    assert_true(ir_output_add(m.g, m.pool.data[m.pool.count - 1]));
+    pass_check_prepare(m.g);
+    return m.g;
+}
+
+static void feature_maps_too(void **state)
+{
+    (void)state;
+    uint32_t fused = 0;
+    for (uint64_t seed = 1; seed <= GRAPHS / 4; seed++) {
+        arena a;
+        arena_init(&a, NULL);
+        ir_graph *after = pass_check_run(make_maps(&a, seed), NULL, NULL, 2e-4, NULL);
+        fused += pass_check_count(after, "tacit.Conv");
+        arena_free(&a);
+    }
+    assert_true(fused > GRAPHS / 4);
+}
+
 static void optimised_equals_unoptimised(void **state)
 {
     (void)state;
@@ -277,6 +357,7 @@ static void optimised_equals_unoptimised(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(optimised_equals_unoptimised)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(optimised_equals_unoptimised),
+                                       cmocka_unit_test(feature_maps_too)};
     return cmocka_run_group_tests_name("passes on random graphs", tests, NULL, NULL);
 }
