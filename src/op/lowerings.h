@@ -53,6 +53,10 @@ tacit_status op_lower_norm(op_lower *c);       /* tacit.Norm */
 tacit_status op_lower_attention(op_lower *c); /* tacit.Attention */
 bool op_accepts_attention(const ir_node *node, uint32_t in, const op_operand *view);
 
+/* lower_rotary.c */
+tacit_status op_lower_rotary(op_lower *c);
+bool op_accepts_rotary(const ir_node *node, uint32_t in, const op_operand *view);
+
 /* --- shared by the rules ---------------------------------------------------------------------- */
 static inline bool op_lower_has(const op_lower *c, uint32_t i)
 {

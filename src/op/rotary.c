@@ -7,6 +7,7 @@
 
 #include "op/attention.h"
 #include "op/build.h"
+#include "op/lowerings.h"
 #include "op/values.h"
 
 /* --- RotaryEmbedding -------------------------------------------------------------------------- */
@@ -254,7 +255,9 @@ const op_def op_rows_rotary[] = {
      .max_out = 1,
      .infer = rotary_infer,
      .eval = rotary_eval,
-     .inplace = 1},
+     .inplace = 1,
+     .lower = op_lower_rotary,
+     .accepts = op_accepts_rotary},
     {.name = "LinearAttention",
      .min_in = 3,
      .max_in = 6,
