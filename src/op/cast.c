@@ -9,6 +9,7 @@
 #include "op/elementwise.h"
 #include "op/strip.h"
 #include "op/view.h"
+#include "op/vjp.h"
 
 /* How to fill an E8M0 or f8 element when the value does not fit. */
 typedef enum round_mode { ROUND_UP, ROUND_DOWN, ROUND_NEAREST } round_mode;
@@ -245,7 +246,7 @@ static tacit_status bit_cast_eval(op_eval *c)
 }
 
 const op_def op_rows_cast[] = {
-    OP_UNARY_ROW("Cast", cast_infer, cast_eval),
+    OP_UNARY_ROW("Cast", cast_infer, cast_eval, .vjp = op_vjp_cast),
     {.name = "CastLike",
      .min_in = 2,
      .max_in = 2,

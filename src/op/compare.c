@@ -6,6 +6,7 @@
 #include "op/elementwise.h"
 #include "op/loop.h"
 #include "op/strip.h"
+#include "op/vjp.h"
 
 #define COMPARISON(name, op)                                                                       \
     static double name##_f64(double a, double b)                                                   \
@@ -219,6 +220,7 @@ const op_def op_rows_compare[] = {
      .eval = where_eval,
      .inplace = 6,
      .lower = op_lower_map,
-     .accepts = op_accepts_map},
+     .accepts = op_accepts_map,
+     .vjp = op_vjp_where},
     {0},
 };

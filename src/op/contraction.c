@@ -6,6 +6,7 @@
 #include "op/loop.h"
 #include "op/lowerings.h"
 #include "op/values.h"
+#include "op/vjp.h"
 
 static tacit_status need_numbers(const op_infer *c)
 {
@@ -214,7 +215,8 @@ const op_def op_rows_contraction[] = {
      .infer = matmul_infer,
      .eval = matmul_eval,
      .lower = op_lower_matmul,
-     .accepts = op_accepts_matmul},
+     .accepts = op_accepts_matmul,
+     .vjp = op_vjp_matmul},
     {.name = "Gemm",
      .min_in = 2,
      .max_in = 3,
@@ -223,7 +225,8 @@ const op_def op_rows_contraction[] = {
      .infer = gemm_infer,
      .eval = gemm_eval,
      .lower = op_lower_gemm,
-     .accepts = op_accepts_matmul},
+     .accepts = op_accepts_matmul,
+     .vjp = op_vjp_gemm},
     {.name = "MatMulInteger",
      .min_in = 2,
      .max_in = 4,

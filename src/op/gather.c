@@ -4,6 +4,7 @@
 #include "op/index.h"
 #include "op/loop.h"
 #include "op/strip.h"
+#include "op/vjp.h"
 
 static tacit_status check_inputs(op_infer *c)
 {
@@ -145,8 +146,9 @@ static tacit_status gather_nd_eval(op_eval *c)
     }
 
 const op_def op_rows_gather[] = {
-    GATHER_ROW("Gather", gather_infer, gather_eval, op_lower_gather),
-    GATHER_ROW("GatherElements", gather_elements_infer, gather_elements_eval, NULL),
-    GATHER_ROW("GatherND", gather_nd_infer, gather_nd_eval, NULL),
+    GATHER_ROW("Gather", gather_infer, gather_eval, op_lower_gather, .vjp = op_vjp_gather),
+    GATHER_ROW("GatherElements", gather_elements_infer, gather_elements_eval, NULL,
+               .vjp = op_vjp_gather_elements),
+    GATHER_ROW("GatherND", gather_nd_infer, gather_nd_eval, NULL, .vjp = op_vjp_gather_nd),
     {0},
 };

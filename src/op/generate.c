@@ -8,6 +8,7 @@
 #include "op/loop.h"
 #include "op/strip.h"
 #include "op/view.h"
+#include "op/vjp.h"
 
 /* --- Constant --------------------------------------------------------------------------------- */
 
@@ -292,6 +293,6 @@ const op_def op_rows_generate[] = {
     GENERATE_ROW("Range", 3, 3, range_infer, range_eval),
     GENERATE_ROW("EyeLike", 1, 1, eye_infer, eye_eval),
     GENERATE_ROW("OneHot", 3, 3, one_hot_infer, one_hot_eval),
-    GENERATE_ROW("Trilu", 1, 2, trilu_infer, trilu_eval),
+    GENERATE_ROW("Trilu", 1, 2, trilu_infer, trilu_eval, .vjp = op_vjp_trilu),
     {0},
 };

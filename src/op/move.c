@@ -5,6 +5,7 @@
 #include "op/elementwise.h"
 #include "op/strip.h"
 #include "op/view.h"
+#include "op/vjp.h"
 
 static tacit_status copy_eval(op_eval *c)
 {
@@ -317,14 +318,17 @@ const op_def op_rows_move[] = {
      .eval = copy_eval,
      .alias = identity_alias,
      .lower = op_lower_view,
-     .accepts = op_accepts_view},
-    VIEW_ROW("Reshape", 2, 2, reshape_infer, relabel_eval, op_alias_reshape),
-    VIEW_ROW("Flatten", 1, 1, flatten_infer, relabel_eval, op_alias_reshape),
-    VIEW_ROW("Squeeze", 1, 2, squeeze_infer, relabel_eval, op_alias_reshape),
-    VIEW_ROW("Unsqueeze", 2, 2, unsqueeze_infer, relabel_eval, op_alias_reshape),
-    VIEW_ROW("Transpose", 1, 1, transpose_infer, transpose_eval, transpose_alias),
-    VIEW_ROW("Expand", 2, 2, expand_infer, expand_eval, expand_alias),
-    VIEW_ROW("Shape", 1, 1, shape_infer, shape_eval, NULL),
-    VIEW_ROW("Size", 1, 1, size_infer, size_eval, NULL),
+     .accepts = op_accepts_view,
+     .vjp = op_vjp_identity},
+    VIEW_ROW("Reshape", 2, 2, reshape_infer, relabel_eval, op_alias_reshape, .vjp = op_vjp_relabel),
+    VIEW_ROW("Flatten", 1, 1, flatten_infer, relabel_eval, op_alias_reshape, .vjp = op_vjp_relabel),
+    VIEW_ROW("Squeeze", 1, 2, squeeze_infer, relabel_eval, op_alias_reshape, .vjp = op_vjp_relabel),
+    VIEW_ROW("Unsqueeze", 2, 2, unsqueeze_infer, relabel_eval, op_alias_reshape,
+             .vjp = op_vjp_relabel),
+    VIEW_ROW("Transpose", 1, 1, transpose_infer, transpose_eval, transpose_alias,
+             .vjp = op_vjp_transpose),
+    VIEW_ROW("Expand", 2, 2, expand_infer, expand_eval, expand_alias, .vjp = op_vjp_expand),
+    VIEW_ROW("Shape", 1, 1, shape_infer, shape_eval, NULL, .flags = OP_NOT_DIFFERENTIABLE),
+    VIEW_ROW("Size", 1, 1, size_infer, size_eval, NULL, .flags = OP_NOT_DIFFERENTIABLE),
     {0},
 };

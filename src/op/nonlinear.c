@@ -5,6 +5,7 @@
 
 #include "op/elementwise.h"
 #include "op/strip.h"
+#include "op/vjp.h"
 
 /* Parameters are read from the attributes in order into p[]. */
 typedef struct parameter {
@@ -150,15 +151,15 @@ static tacit_status clip_eval(op_eval *c)
 }
 
 const op_def op_rows_nonlinear[] = {
-    OP_UNARY_ROW("LeakyRelu", op_infer_same_float, LeakyRelu_eval),
-    OP_UNARY_ROW("Elu", op_infer_same_float, Elu_eval),
-    OP_UNARY_ROW("Selu", op_infer_same_float, Selu_eval),
-    OP_UNARY_ROW("Celu", op_infer_same_float, Celu_eval),
-    OP_UNARY_ROW("ThresholdedRelu", op_infer_same_float, ThresholdedRelu_eval),
-    OP_UNARY_ROW("HardSigmoid", op_infer_same_float, HardSigmoid_eval),
-    OP_UNARY_ROW("Swish", op_infer_same_float, Swish_eval),
-    OP_UNARY_ROW("Gelu", op_infer_same_float, gelu_eval),
-    OP_UNARY_ROW("Shrink", op_infer_same_real, shrink_eval),
+    OP_UNARY_ROW("LeakyRelu", op_infer_same_float, LeakyRelu_eval, .vjp = op_vjp_unary),
+    OP_UNARY_ROW("Elu", op_infer_same_float, Elu_eval, .vjp = op_vjp_unary),
+    OP_UNARY_ROW("Selu", op_infer_same_float, Selu_eval, .vjp = op_vjp_unary),
+    OP_UNARY_ROW("Celu", op_infer_same_float, Celu_eval, .vjp = op_vjp_unary),
+    OP_UNARY_ROW("ThresholdedRelu", op_infer_same_float, ThresholdedRelu_eval, .vjp = op_vjp_unary),
+    OP_UNARY_ROW("HardSigmoid", op_infer_same_float, HardSigmoid_eval, .vjp = op_vjp_unary),
+    OP_UNARY_ROW("Swish", op_infer_same_float, Swish_eval, .vjp = op_vjp_unary),
+    OP_UNARY_ROW("Gelu", op_infer_same_float, gelu_eval, .vjp = op_vjp_unary),
+    OP_UNARY_ROW("Shrink", op_infer_same_real, shrink_eval, .vjp = op_vjp_unary),
     {.name = "Clip",
      .min_in = 1,
      .max_in = 3,
@@ -169,6 +170,7 @@ const op_def op_rows_nonlinear[] = {
      .eval = clip_eval,
      .inplace = 1,
      .lower = op_lower_map,
-     .accepts = op_accepts_map},
+     .accepts = op_accepts_map,
+     .vjp = op_vjp_clip},
     {0},
 };

@@ -7,6 +7,7 @@
 #include "op/loop.h"
 #include "op/lowerings.h"
 #include "op/values.h"
+#include "op/vjp.h"
 
 /* A tensor seen as [outer, length, inner] around one axis. */
 typedef struct axis_view {
@@ -252,8 +253,10 @@ static tacit_status lrn_eval(op_eval *c)
     }
 
 const op_def op_rows_norm_other[] = {
-    ROW("Softmax", axis_infer, softmax_eval, softmax_decompose, op_lower_softmax),
-    ROW("LogSoftmax", axis_infer, log_softmax_eval, log_softmax_decompose, op_lower_softmax),
+    ROW("Softmax", axis_infer, softmax_eval, softmax_decompose, op_lower_softmax,
+        .vjp = op_vjp_softmax),
+    ROW("LogSoftmax", axis_infer, log_softmax_eval, log_softmax_decompose, op_lower_softmax,
+        .vjp = op_vjp_log_softmax),
     ROW("LpNormalization", axis_infer, lp_norm_eval, NULL, NULL),
     ROW("MeanVarianceNormalization", mvn_infer, mvn_eval, mvn_decompose, NULL),
     ROW("LRN", lrn_infer, lrn_eval, NULL, NULL),

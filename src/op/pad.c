@@ -8,6 +8,7 @@
 #include "op/loop.h"
 #include "op/strip.h"
 #include "op/view.h"
+#include "op/vjp.h"
 
 /* For each axis, the input index of every output index; -1 where the filler goes. */
 typedef struct axis_maps {
@@ -350,7 +351,7 @@ static tacit_status reverse_eval(op_eval *c)
     }
 
 const op_def op_rows_pad[] = {
-    PAD_ROW("Pad", 2, 4, pad_infer, pad_eval, op_lower_pad),
+    PAD_ROW("Pad", 2, 4, pad_infer, pad_eval, op_lower_pad, .vjp = op_vjp_pad),
     PAD_ROW("CenterCropPad", 2, 2, crop_infer, crop_eval, NULL),
     PAD_ROW("DepthToSpace", 1, 1, depth_to_space_infer, depth_to_space_eval, NULL),
     PAD_ROW("SpaceToDepth", 1, 1, space_to_depth_infer, space_to_depth_eval, NULL),

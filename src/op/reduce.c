@@ -6,6 +6,7 @@
 #include "op/loop.h"
 #include "op/strip.h"
 #include "op/view.h"
+#include "op/vjp.h"
 
 /* Floats accumulate in double pairs (a running maximum and a sum for LogSumExp), integers in
  * wrapping 64 bits where the op is closed over them. */
@@ -273,15 +274,15 @@ REDUCE_EVAL(min)
     }
 
 const op_def op_rows_reduce[] = {
-    REDUCE_ROW("ReduceSum", reduce_infer, sum_eval),
-    REDUCE_ROW("ReduceMean", reduce_infer, mean_eval),
-    REDUCE_ROW("ReduceProd", reduce_infer, prod_eval),
-    REDUCE_ROW("ReduceL1", reduce_infer, l1_eval),
-    REDUCE_ROW("ReduceL2", reduce_infer, l2_eval),
-    REDUCE_ROW("ReduceSumSquare", reduce_infer, square_eval),
-    REDUCE_ROW("ReduceLogSum", reduce_infer, log_eval),
-    REDUCE_ROW("ReduceLogSumExp", reduce_infer, log_sum_exp_eval),
-    REDUCE_ROW("ReduceMax", reduce_infer_bool, max_eval),
-    REDUCE_ROW("ReduceMin", reduce_infer_bool, min_eval),
+    REDUCE_ROW("ReduceSum", reduce_infer, sum_eval, .vjp = op_vjp_reduce),
+    REDUCE_ROW("ReduceMean", reduce_infer, mean_eval, .vjp = op_vjp_reduce),
+    REDUCE_ROW("ReduceProd", reduce_infer, prod_eval, .vjp = op_vjp_reduce),
+    REDUCE_ROW("ReduceL1", reduce_infer, l1_eval, .vjp = op_vjp_reduce),
+    REDUCE_ROW("ReduceL2", reduce_infer, l2_eval, .vjp = op_vjp_reduce),
+    REDUCE_ROW("ReduceSumSquare", reduce_infer, square_eval, .vjp = op_vjp_reduce),
+    REDUCE_ROW("ReduceLogSum", reduce_infer, log_eval, .vjp = op_vjp_reduce),
+    REDUCE_ROW("ReduceLogSumExp", reduce_infer, log_sum_exp_eval, .vjp = op_vjp_reduce),
+    REDUCE_ROW("ReduceMax", reduce_infer_bool, max_eval, .vjp = op_vjp_reduce),
+    REDUCE_ROW("ReduceMin", reduce_infer_bool, min_eval, .vjp = op_vjp_reduce),
     {0},
 };

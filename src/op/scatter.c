@@ -7,6 +7,7 @@
 #include "op/index.h"
 #include "op/loop.h"
 #include "op/strip.h"
+#include "op/vjp.h"
 
 static tacit_status scatter_elements_infer(op_infer *c)
 {
@@ -208,8 +209,9 @@ static tacit_status scatter_add_eval(op_eval *c)
     }
 
 const op_def op_rows_scatter[] = {
-    SCATTER_ROW("ScatterElements", 3, scatter_elements_infer, scatter_elements_eval),
-    SCATTER_ROW("ScatterND", 3, scatter_nd_infer, scatter_nd_eval),
+    SCATTER_ROW("ScatterElements", 3, scatter_elements_infer, scatter_elements_eval,
+                .vjp = op_vjp_scatter_elements),
+    SCATTER_ROW("ScatterND", 3, scatter_nd_infer, scatter_nd_eval, .vjp = op_vjp_scatter_nd),
     SCATTER_ROW("TensorScatter", 2, tensor_scatter_infer, tensor_scatter_eval),
     {.name = "ScatterAdd",
      .domain = "tacit",

@@ -5,6 +5,7 @@
 #include "op/elementwise.h"
 #include "op/strip.h"
 #include "op/view.h"
+#include "op/vjp.h"
 
 /* --- Slice ------------------------------------------------------------------------------------ */
 
@@ -327,7 +328,8 @@ const op_def op_rows_slice[] = {
      .eval = slice_eval,
      .alias = slice_alias,
      .lower = op_lower_view,
-     .accepts = op_accepts_view},
+     .accepts = op_accepts_view,
+     .vjp = op_vjp_slice},
     {.name = "Split",
      .min_in = 1,
      .max_in = 2,
@@ -337,7 +339,8 @@ const op_def op_rows_slice[] = {
      .eval = split_eval,
      .alias = split_alias,
      .lower = op_lower_view,
-     .accepts = op_accepts_view},
+     .accepts = op_accepts_view,
+     .vjp = op_vjp_split},
     {.name = "Concat",
      .min_in = 1,
      .max_in = -1,
@@ -346,7 +349,8 @@ const op_def op_rows_slice[] = {
      .infer = concat_infer,
      .eval = concat_eval,
      .lower = op_lower_concat,
-     .accepts = op_accepts_move},
+     .accepts = op_accepts_move,
+     .vjp = op_vjp_concat},
     {.name = "Tile",
      .min_in = 2,
      .max_in = 2,
@@ -354,6 +358,7 @@ const op_def op_rows_slice[] = {
      .max_out = 1,
      .infer = tile_infer,
      .eval = tile_eval,
-     .lower = op_lower_tile},
+     .lower = op_lower_tile,
+     .vjp = op_vjp_tile},
     {0},
 };

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The transforms: graph in, graph out. Each walker edits an inferred graph in place (the caller
+ * clones first); the rules it calls live in the op rows (op/diff.h).
+ */
+#ifndef DIFF_DIFF_H
+#define DIFF_DIFF_H
+
+#include "op/diff.h"
+
+typedef struct diff_grad_options {
+    uint32_t output; /* which graph output is the loss */
+    bool with_loss;  /* outputs: [loss, gradients…] instead of [gradients…] */
+    bool ones_seed;  /* seed the loss with ones instead of an input named d_output */
+    const tacit_log *log;
+} diff_grad_options;
+
+/* Reverse mode. Outputs become (loss,) gradients of the values named in `wrt` (inputs or weights).
+ * A value that does not reach the loss gets zeros, with a warning. */
+tacit_status diff_grad(ir_graph *g, uint32_t n, const char *const *wrt,
+                       const diff_grad_options *options, tacit_error *err);
+
+/* Forward mode. Outputs become [primal outputs…, tangent outputs…]; every name in `wrt` gets an
+ * input tangent_<name>. */
+tacit_status diff_jvp(ir_graph *g, uint32_t n, const char *const *wrt, tacit_error *err);
+
+/* Batching. The inputs in `names` gain a leading axis of `size`, and so does all that depends on
+ * them; outputs that do not are expanded. */
+tacit_status diff_vmap(ir_graph *g, uint32_t n, const char *const *names, int64_t size,
+                       tacit_error *err);
+
+/* --- shared by the walkers -------------------------------------------------------------------- */
+/* reach[value id]: does the value depend on a marked one? In: the marks. Arrays have
+ * g->values.count entries at the time of the call. */
+void diff_reach(const ir_graph *g, bool *reach);
+/* Decomposes nodes on the way (reach) whose row has no rule of the wanted kind but a decomposition;
+ * `has_rule` asks the row. Types stay inferred. */
+tacit_status diff_decompose(ir_graph *g, bool (*has_rule)(const op_def *op), tacit_error *err);
+/* Cotangents of `node`'s inputs by its vjp rule; `context` is filled by the caller. */
+tacit_status diff_vjp_node(op_diff *context);
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reverse-mode rules that rows name, by family. Jvp rules follow from these by transposing twice.
+ */
+#ifndef OP_VJP_H
+#define OP_VJP_H
+
+#include "op/diff.h"
+
+/* vjp_elementwise.c */
+op_vjp_fn op_vjp_add, op_vjp_sub, op_vjp_mul, op_vjp_div, op_vjp_pow, op_vjp_extremum, op_vjp_sum,
+    op_vjp_mean, op_vjp_where, op_vjp_clip, op_vjp_prelu, op_vjp_mod, op_vjp_cast, op_vjp_identity,
+    op_vjp_zero;
+/* vjp_unary.c: one table of derivatives by op name */
+op_vjp_fn op_vjp_unary;
+/* vjp_contraction.c */
+op_vjp_fn op_vjp_matmul, op_vjp_gemm;
+/* vjp_reduce.c */
+op_vjp_fn op_vjp_reduce, op_vjp_softmax, op_vjp_log_softmax, op_vjp_cumsum, op_vjp_top_k;
+/* vjp_move.c */
+op_vjp_fn op_vjp_relabel, op_vjp_transpose, op_vjp_expand, op_vjp_concat, op_vjp_split,
+    op_vjp_slice, op_vjp_pad, op_vjp_tile, op_vjp_trilu, op_vjp_gather, op_vjp_gather_elements,
+    op_vjp_gather_nd, op_vjp_scatter_elements, op_vjp_scatter_nd;
+
+#endif
