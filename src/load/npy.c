@@ -236,7 +236,7 @@ static tacit_status read_string(const npy_header *h, const unsigned char *from, 
             c = h->swapped
                     ? (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3]
                     : (uint32_t)p[3] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[1] << 8 | p[0];
-        if (c > 0x10ffff)
+        if (c > 0x10ffff || (h->wide && c >= 0xd800 && c < 0xe000))
             return error_set(err, TACIT_ERR_FORMAT, "npy: a character is not Unicode");
         if (h->wide)
             n += put_utf8(text + n, c);
@@ -327,6 +327,7 @@ static bool utf8_points(ir_string s, uint32_t *out, size_t *count)
     size_t n = 0;
     for (uint64_t i = 0; i < s.length;) {
         unsigned char c = (unsigned char)s.data[i++];
+        int length = 0;
         int more = c < 0x80 ? 0 : c >> 5 == 6 ? 1 : c >> 4 == 14 ? 2 : c >> 3 == 30 ? 3 : -1;
         uint32_t point = more <= 0 ? c : c & (0x3fu >> more);
         if (more < 0 || (uint64_t)more > s.length - i)
@@ -336,7 +337,11 @@ static bool utf8_points(ir_string s, uint32_t *out, size_t *count)
             if (d >> 6 != 2)
                 return false;
             point = point << 6 | (d & 0x3fu);
+            length++;
         }
+        static const uint32_t lowest[] = {0, 0x80, 0x800, 0x10000};
+        if (point < lowest[length] || point > 0x10ffff || (point >= 0xd800 && point < 0xe000))
+            return false; /* over-long, beyond Unicode, or half a surrogate pair */
         if (out)
             out[n] = point;
         n++;
@@ -354,6 +359,9 @@ static tacit_status widest_string(const ir_tensor *t, size_t *widest, tacit_erro
         if (!utf8_points(s[i], NULL, &chars))
             return error_set(err, TACIT_ERR_UNSUPPORTED, "npy: string %lld is not UTF-8",
                              (long long)i);
+        if (s[i].length && !s[i].data[s[i].length - 1])
+            return error_set(err, TACIT_ERR_UNSUPPORTED,
+                             "npy: string %lld ends in NUL, which the format drops", (long long)i);
         *widest = chars > *widest ? chars : *widest;
     }
     return TACIT_OK;
