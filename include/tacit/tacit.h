@@ -50,7 +50,8 @@ TACIT_API TACIT_MUST_USE tacit_status tacit_model_load(const char *path,
 TACIT_API TACIT_MUST_USE tacit_status tacit_model_load_memory(const void *data, size_t size,
                                                               const tacit_load_options *options,
                                                               tacit_model **out, tacit_error *err);
-/* The suffix of `path` chooses the format: .onnx or .tacit (text). Whole or not at all. */
+/* The suffix of `path` chooses the format: .onnx, .tacit (text) or .safetensors (the graph's text
+ * with its weights). Whole or not at all. */
 TACIT_API TACIT_MUST_USE tacit_status tacit_model_save(const tacit_model *model, const char *path,
                                                        tacit_error *err);
 TACIT_API void tacit_model_free(tacit_model *model);

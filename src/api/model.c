@@ -85,6 +85,11 @@ static tacit_status read_graph(tacit_model *m, const void *data, size_t size, co
         resolve_ops(m->graph);
         return ir_graph_sort(m->graph, err);
     }
+    if (load_safetensors_probe(data, size)) {
+        TRY(load_archive(data, size, &m->memory, &m->graph, err));
+        resolve_ops(m->graph);
+        return ir_graph_sort(m->graph, err);
+    }
     load_options options = {.name = name, .dir = dir, .map = m->file.data ? &m->file : NULL};
     return load_onnx(data, size, &options, &m->memory, &m->external, &m->graph, err);
 }
@@ -152,9 +157,12 @@ tacit_status tacit_model_save(const tacit_model *model, const char *path, tacit_
                          "tacit_model_save: model and path must not be NULL");
     if (ends_with(path, ".onnx"))
         return load_onnx_write(model->graph, path, err);
+    if (ends_with(path, ".safetensors"))
+        return load_archive_write(model->graph, path, err);
     if (!ends_with(path, ".tacit"))
         return error_set(err, TACIT_ERR_ARGUMENT,
-                         "cannot save '%s': the name must end in .onnx or .tacit", path);
+                         "cannot save '%s': the name must end in .onnx, .safetensors or .tacit",
+                         path);
     sbuf text;
     sbuf_init(&text, &model->allocator);
     ir_graph_print(model->graph, NULL, &text);

@@ -73,8 +73,15 @@ const ir_tensor *load_tensors_find(const load_tensors *t, const char *name); /* 
 tacit_status load_safetensors(const void *data, size_t size, arena *memory, load_tensors *out,
                               tacit_error *err);
 bool load_safetensors_probe(const void *data, size_t size);
+bool load_safetensors_holds(tacit_dtype dtype);
 /* Tensors start at multiples of 64. */
 tacit_status load_safetensors_write(const load_tensors *t, const char *path, tacit_error *err);
+
+/* A whole model as safetensors: the graph's text in the metadata, the weights as tensors, used in
+ * place. Ops are not resolved and nodes not sorted. */
+tacit_status load_archive(const void *data, size_t size, arena *memory, ir_graph **out,
+                          tacit_error *err);
+tacit_status load_archive_write(const ir_graph *g, const char *path, tacit_error *err);
 
 /* .npy: one tensor, format versions 1 to 3, either byte order, C or Fortran order. */
 tacit_status load_npy(const void *data, size_t size, arena *memory, ir_tensor *out,

@@ -263,6 +263,11 @@ static const char *name_of(tacit_dtype dtype)
     return NULL;
 }
 
+bool load_safetensors_holds(tacit_dtype dtype)
+{
+    return name_of(dtype) != NULL;
+}
+
 static tacit_status put_entry(sbuf *b, const load_named *item, uint64_t *at, tacit_error *err)
 {
     const ir_tensor *t = &item->tensor;

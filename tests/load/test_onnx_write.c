@@ -156,6 +156,56 @@ static void a_failed_write_leaves_nothing(void **state)
     arena_free(&a);
 }
 
+/* As safetensors with the graph inside, there and back. */
+static void archive_one(void *context, const char *path)
+{
+    tally *t = context;
+    file_map m, written;
+    tacit_error err = {0};
+    arena a;
+    load_files files = {0};
+    ir_graph *g = NULL, *again = NULL;
+    sbuf why;
+    if (t->seen++ % t->every)
+        return;
+    arena_init(&a, NULL);
+    sbuf_init(&why, NULL);
+    assert_int_equal(file_map_open(&m, path, &err), TACIT_OK);
+    assert_int_equal(load_onnx(m.data, m.size, NULL, &a, &files, &g, &err), TACIT_OK);
+    assert_int_equal(load_archive_write(g, t->folder, &err), TACIT_OK);
+    assert_int_equal(file_map_open(&written, t->folder, &err), TACIT_OK);
+    assert_true(load_safetensors_probe(written.data, written.size));
+    assert_int_equal(load_archive(written.data, written.size, &a, &again, &err), TACIT_OK);
+    if (!ir_graph_equal(g, again, &why))
+        fail_msg("%s: %s", path, sbuf_str(&why));
+    for (uint32_t i = 0; i < again->values.count; i++)
+        t->same += again->values.data[i]->is_initializer &&
+                   (const unsigned char *)again->values.data[i]->constant->data > written.data &&
+                   (const unsigned char *)again->values.data[i]->constant->data <
+                       written.data + written.size;
+    sbuf_free(&why);
+    load_files_close(&files);
+    file_map_close(&written);
+    file_map_close(&m);
+    arena_free(&a);
+}
+
+static void models_survive_as_safetensors(void **state)
+{
+    (void)state;
+    const char *folder = suite_folder();
+    if (!folder)
+        skip();
+    char path[] = "/tmp/tacit_archive_XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    tally t = {.folder = path, .every = 7};
+    suite_each_model(folder, archive_one, &t);
+    assert_true(t.same > 10); /* weights used where they lie in the file */
+    unlink(path);
+}
+
 /* Every `every`-th model is written beside the path of its original, for the peer to compare. */
 static void rewrite(void *context, const char *path)
 {
@@ -208,6 +258,7 @@ int main(void)
         cmocka_unit_test(reading_what_was_written_gives_the_same_graph),
         cmocka_unit_test(weights_are_aligned_in_the_file_and_used_in_place),
         cmocka_unit_test(a_failed_write_leaves_nothing),
+        cmocka_unit_test(models_survive_as_safetensors),
         cmocka_unit_test(the_checker_and_onnx_runtime_accept_what_is_written),
     };
     return cmocka_run_group_tests_name("load onnx write", tests, NULL, NULL);
