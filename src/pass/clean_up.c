@@ -156,6 +156,16 @@ static ir_value *passes_through(const pass_edit *e, const ir_node *n)
     return neutral(e, n);
 }
 
+/* Sum of two is Add, which is what patterns look for. */
+static tacit_status clean_sum(pass_edit *e, ir_node *n)
+{
+    pass_fusion f = {.op = PASS_ADD, .root = n, .n_inputs = 2, .n_outputs = 1};
+    memcpy(f.inputs, n->inputs, 2 * sizeof *f.inputs);
+    f.outputs[0] = n->outputs[0];
+    pass_set_add(&f.nodes, n);
+    return pass_fuse(e, &f);
+}
+
 tacit_status pass_clean_up(pass_context *c)
 {
     pass_edit e;
@@ -166,6 +176,10 @@ tacit_status pass_clean_up(pass_context *c)
             continue;
         if (pass_is(&e, n, PASS_CAST)) {
             TRY(clean_cast(&e, n));
+            continue;
+        }
+        if (pass_is(&e, n, PASS_SUM) && n->n_inputs == 2 && pass_static(n->outputs[0])) {
+            TRY(clean_sum(&e, n));
             continue;
         }
         ir_value *x = passes_through(&e, n);

@@ -1,8 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Ops that only know how to be spelled by simpler ones. */
+ * Ops that only know how to be spelled by simpler ones, and those whose spelling runs on kernels
+ * while they themselves do not. */
 #include "pass/edit.h"
 
 enum { DEPTH_MOST = 16 }; /* a decomposition that yields itself again must end */
+
+/* Puts the simpler nodes in the place of `n`. */
+static tacit_status spell_out(pass_context *c, ir_graph *g, ir_node *n)
+{
+    uint32_t before = g->nodes.count;
+    const op_def *op = n->op;
+    TRY(op_context(n, op->decompose(g, n, c->err), c->err));
+    for (uint32_t k = before; k < g->nodes.count; k++)
+        ir_node_note(g, g->nodes.data[k], c->name, "from %s (%s)", n->name, op->name);
+    return TACIT_OK;
+}
 
 static tacit_status decompose_graph(void *context, ir_graph *g)
 {
@@ -16,10 +28,7 @@ static tacit_status decompose_graph(void *context, ir_graph *g)
             TRY(ir_node_subgraphs(n, decompose_graph, c));
             if (n->op->eval || !n->op->decompose)
                 continue;
-            uint32_t before = g->nodes.count;
-            TRY(op_context(n, n->op->decompose(g, n, c->err), c->err));
-            for (uint32_t k = before; k < g->nodes.count; k++)
-                ir_node_note(g, g->nodes.data[k], c->name, "from %s (%s)", n->name, n->op->name);
+            TRY(spell_out(c, g, n));
             done++;
         }
         if (!done)
@@ -35,4 +44,33 @@ static tacit_status decompose_graph(void *context, ir_graph *g)
 tacit_status pass_decompose(pass_context *c)
 {
     return decompose_graph(c, c->graph);
+}
+
+/* No kernel, but a spelling that has them: vendors' fused ops, norms over groups. The patterns of
+ * later stages then put together what belongs together. */
+static bool better_spelled_out(const ir_node *n)
+{
+    if (!n->type || !n->op || !n->op->decompose || n->op->lower || !n->op->eval)
+        return false;
+    for (uint32_t k = 0; k < n->n_inputs; k++)
+        if (n->inputs[k] && !ir_type_is_static(&n->inputs[k]->type))
+            return false;
+    for (uint32_t k = 0; k < n->n_outputs; k++)
+        if (n->outputs[k] && !ir_type_is_static(&n->outputs[k]->type))
+            return false;
+    return n->n_inputs && n->inputs[0]->type.dtype == TACIT_F32;
+}
+
+tacit_status pass_unfold(pass_context *c)
+{
+    ir_graph *g = c->graph;
+    for (uint32_t i = 0, n = g->nodes.count; i < n; i++)
+        if (better_spelled_out(g->nodes.data[i])) {
+            TRY(spell_out(c, g, g->nodes.data[i]));
+            c->rewrites++;
+        }
+    if (!c->rewrites)
+        return TACIT_OK;
+    TRY(ir_graph_sort(g, c->err));
+    return op_infer_graph(g, c->err);
 }

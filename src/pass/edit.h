@@ -241,6 +241,7 @@ void pass_near_miss(pass_edit *e, ir_node *n, const char *format, ...) PRINTF_LI
  */
 tacit_status pass_inline_if(pass_context *c);
 tacit_status pass_decompose(pass_context *c);
+tacit_status pass_unfold(pass_context *c);
 tacit_status pass_absorb_transpose(pass_context *c);
 tacit_status pass_absorb_scale(pass_context *c);
 tacit_status pass_rewrite_gemm(pass_context *c);

@@ -17,6 +17,7 @@ static const pass_def table[] = {
      true},
     {"decompose", "ops without an evaluator of their own become simpler ones", pass_decompose, 0,
      true},
+    {"unfold", "composites without a kernel become ops that have one", pass_unfold, 0, false},
     {"clean-up", "x+0, x*1, Identity, Dropout at inference, Cast round trips", pass_clean_up, 0,
      false},
     {"clean-views", "Reshape, Transpose, Squeeze and Unsqueeze that do nothing or undo each other",

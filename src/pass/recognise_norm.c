@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Layer and RMS normalisation spelled out: mean, sub, pow, mean, add, sqrt, div, then perhaps a
  * scale and a shift. */
-#include "pass/edit.h"
+#include "pass/epilogue.h"
 
 typedef struct norm {
     ir_value *x; /* what is normalised */
@@ -99,17 +99,36 @@ static void match_mean(const pass_edit *e, ir_value *d, norm *m)
     pass_set_add(&m->nodes, mean);
 }
 
-/* A vector along the last axis that the only reader of m->y multiplies or adds. */
-static ir_value *match_vector(const pass_edit *e, norm *m, pass_op op)
+/* `v` runs along the last axis of x alone. */
+static bool is_row(const ir_value *v, const ir_value *x)
+{
+    if (!pass_float(v) || v->type.dtype != x->type.dtype || v->type.shape.rank < 1)
+        return false;
+    for (int32_t d = 0; d + 1 < v->type.shape.rank; d++)
+        if (v->type.shape.dims[d] != 1)
+            return false;
+    return pass_dim(v, 1) == pass_dim(x, 1);
+}
+
+/* The row that the only reader of m->y multiplies or adds, as a vector; NULL when there is none. */
+static tacit_status match_vector(pass_edit *e, norm *m, pass_op op, ir_value **vector)
 {
     ir_node *n = pass_only_user(e, m->y);
     ir_value *v = pass_is(e, n, op) ? pass_other(n, m->y) : NULL;
-    if (!pass_float(v) || v->type.shape.rank != 1 || v->type.dtype != m->y->type.dtype ||
-        v->type.shape.dims[0] != pass_dim(m->x, 1) || !pass_same_shape(m->y, n->outputs[0]))
-        return NULL;
+    *vector = NULL;
+    if (!v || !is_row(v, m->x) || !pass_same_shape(m->y, n->outputs[0]))
+        return TACIT_OK;
+    if (v->type.shape.rank > 1) {
+        if (!ir_value_known(v))
+            return TACIT_OK;
+        v = pass_constant_as(e, v, 1, &m->x->type.shape.dims[m->x->type.shape.rank - 1]);
+        if (!v)
+            return error_memory(e->c->err, "a scale");
+    }
     pass_set_add(&m->nodes, n);
     m->y = n->outputs[0];
-    return v;
+    *vector = v;
+    return TACIT_OK;
 }
 
 static ir_value *ones(pass_edit *e, const ir_value *like)
@@ -134,9 +153,9 @@ static tacit_status recognise(pass_edit *e, ir_node *n)
     if (!pass_float(m.x) || !pass_same_shape(m.x, n->outputs[0]))
         return TACIT_OK;
     m.y = n->outputs[0];
-    m.scale = match_vector(e, &m, PASS_MUL);
+    TRY(match_vector(e, &m, PASS_MUL, &m.scale));
     if (!m.rms)
-        m.shift = match_vector(e, &m, PASS_ADD);
+        TRY(match_vector(e, &m, PASS_ADD, &m.shift));
     if (!m.scale && !(m.scale = ones(e, m.x)))
         return error_memory(e->c->err, "a scale of ones");
     pass_fusion f = {.op = m.rms ? PASS_RMS_NORM : PASS_LAYER_NORM,
