@@ -116,12 +116,43 @@ TACIT_API void tacit_builder_output(tacit_builder *b, const char *name, tacit_va
 TACIT_API TACIT_MUST_USE tacit_status tacit_builder_finish(tacit_builder *b, tacit_model **out,
                                                            tacit_error *err);
 
-/* ---------------------------------------------------------------------------- compile -------- */
+/* -------------------------------------------------------------------------- transform -------- */
 
 typedef struct tacit_dim {
     const char *name;
     int64_t value;
 } tacit_dim;
+
+/* Transforms make a new model from a model: an ordinary graph that can be compiled, saved, shown or
+ * transformed again. Symbolic dimensions must be bound (`dims`), since rules read shapes. */
+typedef struct tacit_grad_options {
+    const tacit_dim *dims;
+    uint32_t n_dims;
+    uint32_t output; /* which output is the loss */
+    int with_loss;   /* outputs: loss, gradients; otherwise gradients alone */
+    int seed_ones;   /* the loss is one number and seeded with 1; otherwise the new model has an
+                        input d_output of the loss's shape */
+    const tacit_log *log;
+} tacit_grad_options;
+
+/* Reverse mode: gradients with respect to the inputs or weights named in `wrt`, in that order. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_grad(const tacit_model *model, uint32_t n,
+                                                 const char *const *wrt,
+                                                 const tacit_grad_options *options,
+                                                 tacit_model **out, tacit_error *err);
+/* Forward mode: outputs are the model's, then their tangents; every name in `wrt` gets an input
+ * tangent_<name>. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_jvp(const tacit_model *model, uint32_t n,
+                                                const char *const *wrt, const tacit_dim *dims,
+                                                uint32_t n_dims, tacit_model **out,
+                                                tacit_error *err);
+/* Batching: the named inputs, and all that depends on them, gain a leading axis of `size`. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_vmap(const tacit_model *model, uint32_t n,
+                                                 const char *const *inputs, int64_t size,
+                                                 const tacit_dim *dims, uint32_t n_dims,
+                                                 tacit_model **out, tacit_error *err);
+
+/* ---------------------------------------------------------------------------- compile -------- */
 
 typedef enum tacit_executor {
     TACIT_EXEC_SERIAL,    /* kernels, one thread */

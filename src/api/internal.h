@@ -19,7 +19,8 @@ struct tacit_model {
     arena memory;
     file_map file; /* of tacit_model_load; closed with the model */
     load_files external;
-    ir_graph *graph; /* never edited once the model is made */
+    ir_graph *graph;         /* never edited once the model is made */
+    const tacit_model *base; /* of a transformed model: who owns its weights; else NULL */
 };
 
 tacit_model *api_model_new(const tacit_load_options *options); /* NULL: out of memory */

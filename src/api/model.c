@@ -33,11 +33,13 @@ void api_model_release(const tacit_model *model)
     /* Release our writes to whoever frees; acquire everyone's before freeing. */
     if (!m || atomic_fetch_sub_explicit(&m->references, 1, memory_order_acq_rel) != 1)
         return;
+    const tacit_model *base = m->base;
     load_files_close(&m->external);
     file_map_close(&m->file);
     tacit_allocator allocator = m->allocator;
     arena_free(&m->memory);
     mem_release(&allocator, m, sizeof *m);
+    api_model_release(base);
 }
 
 void tacit_model_free(tacit_model *model)
@@ -52,10 +54,11 @@ const ir_graph *api_model_graph(const tacit_model *model)
 
 void api_model_drop_pages(void *model, const void *data, size_t bytes)
 {
-    const tacit_model *m = model;
-    file_map_drop(&m->file, data, bytes);
-    for (const load_file *f = m->external.first; f; f = f->next)
-        file_map_drop(&f->map, data, bytes);
+    for (const tacit_model *m = model; m; m = m->base) {
+        file_map_drop(&m->file, data, bytes);
+        for (const load_file *f = m->external.first; f; f = f->next)
+            file_map_drop(&f->map, data, bytes);
+    }
 }
 
 static bool is_text(const void *data, size_t size)
