@@ -50,7 +50,7 @@ typedef struct loop_walk {
     arena memory[2];
     const ir_tensor **args; /* all formal inputs of the body */
     uint32_t n_args, first_state;
-    uint32_t first_in; /* of the node's inputs: Scan's states */
+    uint32_t first_in; /* the node's input that is the first state */
     ir_tensor *results[2];
     tensor_list *kept; /* n_scan lists, in c->scratch */
 } loop_walk;
@@ -69,6 +69,9 @@ static tacit_status walk_begin(loop_walk *w)
         return error_memory(c->err, "a loop");
     memset(w->args, 0, (w->n_args + 1u) * sizeof *w->args);
     memset(w->kept, 0, (w->n_scan + 1u) * sizeof *w->kept);
+    for (uint32_t i = w->first_in; i < c->node->n_explicit; i++)
+        if (!op_in(c, i))
+            return error_set(c->err, TACIT_ERR_GRAPH, "input %u is missing", i);
     if (w->body->inputs.count != w->n_args || w->body->outputs.count != n_results)
         return error_set(c->err, TACIT_ERR_GRAPH,
                          "the body takes %u values and gives %u, but %u and %u are expected",
@@ -172,7 +175,11 @@ static tacit_status loop_run(loop_walk *w)
 
 static tacit_status loop_eval(op_eval *c)
 {
-    loop_walk w = {.c = c, .body = ir_attr_graph(c->node, "body"), .fixed = 1, .first_state = 2};
+    loop_walk w = {.c = c,
+                   .body = ir_attr_graph(c->node, "body"),
+                   .fixed = 1,
+                   .first_state = 2,
+                   .first_in = 2};
     if (!w.body)
         return error_set(c->err, TACIT_ERR_GRAPH, "no body");
     w.n_state = c->node->n_explicit > 2 ? c->node->n_explicit - 2 : 0;
@@ -293,7 +300,7 @@ static tacit_status scan_eval(op_eval *c)
 
 static tacit_status sample_of(op_eval *c, const ir_tensor *x, int64_t sample, ir_tensor *out)
 {
-    if (x->kind != IR_TENSOR || x->shape.rank < 1 || tacit_dtype_bits(x->dtype) < 8)
+    if (!x || x->kind != IR_TENSOR || x->shape.rank < 1 || tacit_dtype_bits(x->dtype) < 8)
         return error_set(c->err, TACIT_ERR_SHAPE, "an input has no batch axis");
     if (sample >= x->shape.dims[0])
         return error_set(c->err, TACIT_ERR_SHAPE, "the inputs differ in batch size");
@@ -354,7 +361,7 @@ static tacit_status scan_sample(op_eval *c, int64_t sample, int64_t steps, ir_te
 static tacit_status batched_scan_eval(op_eval *c)
 {
     const ir_tensor *last = op_in(c, c->node->n_explicit - 1), *lengths = op_in(c, 0);
-    if (last->kind != IR_TENSOR || last->shape.rank < 2)
+    if (c->node->n_explicit < 2 || !last || last->kind != IR_TENSOR || last->shape.rank < 2)
         return error_set(c->err, TACIT_ERR_SHAPE, "scan inputs must be [batch, steps, …]");
     int64_t samples = last->shape.dims[0];
     if (lengths && (!ir_dtype_is_int(lengths->dtype) || ir_tensor_count(lengths) != samples))

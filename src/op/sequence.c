@@ -40,7 +40,8 @@ static tacit_status construct_eval(op_eval *c)
 {
     TRY(op_eval_sequence(c, 0, op_in(c, 0)->dtype, c->n_in));
     for (uint32_t i = 0; i < c->n_in; i++) {
-        if (op_in(c, i)->kind != IR_TENSOR || op_in(c, i)->dtype != op_in(c, 0)->dtype)
+        const ir_tensor *t = op_in(c, i);
+        if (!t || t->kind != IR_TENSOR || t->dtype != op_in(c, 0)->dtype)
             return error_set(c->err, TACIT_ERR_TYPE, "input %u does not fit the sequence", i);
         TRY(op_eval_copy(c, &op_out(c, 0)->items[i], op_in(c, i)));
     }
@@ -130,7 +131,8 @@ static tacit_status read_parts(op_eval *c, int64_t n, parts *p)
     if (p->chunk < 1)
         return error_set(c->err, TACIT_ERR_VALUE, "split size %lld is not positive",
                          (long long)p->chunk);
-    int64_t count = p->given ? ir_tensor_count(p->given) : (n - 1) / p->chunk + (n > 0), left = n;
+    int64_t left = n, chunks = n > 0 ? (n - 1) / p->chunk + 1 : 0;
+    int64_t count = p->given ? ir_tensor_count(p->given) : chunks;
     if (count > UINT32_MAX / 2)
         return error_set(c->err, TACIT_ERR_LIMIT, "too many parts");
     p->count = (uint32_t)count;
@@ -201,6 +203,8 @@ static tacit_status map_item(op_eval *c, const ir_graph *body, uint32_t i)
         return error_memory(c->err, "a sequence");
     for (uint32_t k = 0; k < n; k++) {
         const ir_tensor *t = op_in(c, k);
+        if (!t)
+            return error_set(c->err, TACIT_ERR_GRAPH, "input %u is missing", k);
         if (t->kind == IR_SEQUENCE && i >= t->count)
             return error_set(c->err, TACIT_ERR_SHAPE, "input %u has only %u items", k, t->count);
         args[k] = t->kind == IR_SEQUENCE ? &t->items[i] : t;

@@ -64,8 +64,8 @@ bool op_alias_reshape(const ir_node *node, uint32_t in, const op_operand *source
 
 tacit_status op_infer_open(op_infer *c, tacit_dtype dtype, int64_t rank)
 {
-    if (rank > IR_MAX_RANK)
-        return error_set(c->err, TACIT_ERR_LIMIT, "rank %lld is above %d", (long long)rank,
+    if (rank < 0 || rank > IR_MAX_RANK)
+        return error_set(c->err, TACIT_ERR_LIMIT, "rank %lld is outside [0, %d]", (long long)rank,
                          IR_MAX_RANK);
     ir_type *t = &c->out[0];
     *t = (ir_type){.kind = IR_TENSOR, .dtype = dtype, .shape.rank = (int32_t)rank};
