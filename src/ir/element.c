@@ -73,6 +73,9 @@ int64_t ir_load_i64(tacit_dtype dtype, const void *data, int64_t i)
         return (int64_t)(load_packed(4, data, i) ^ 8u) - 8;
     case TACIT_I2:
         return (int64_t)(load_packed(2, data, i) ^ 2u) - 2;
+    case TACIT_STRING:
+    case TACIT_DTYPE_NONE:
+        return 0; /* not a number */
     default: {
         double v = ir_load_f64(dtype, data, i);
         if (!(v >= -0x1p63 && v < 0x1p63))
@@ -141,6 +144,9 @@ void ir_store_i64(tacit_dtype dtype, void *data, int64_t i, int64_t v)
     case TACIT_I2:
         store_packed(2, data, i, (unsigned)v);
         break;
+    case TACIT_STRING:
+    case TACIT_DTYPE_NONE:
+        break; /* not a number */
     default:
         ir_store_f64(dtype, data, i, (double)v);
         break;

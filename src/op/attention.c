@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "op/strip.h"
 #include "op/values.h"
 
 /* Sizes of an Attention node, from rank-3 or rank-4 inputs. */
@@ -177,7 +178,7 @@ static tacit_status modify(op_eval *c, const char *name, tacit_dtype dtype, cons
     TRY(c->run_graph(c, graph, 1, (const ir_tensor *const[]){arg}, 1, &result));
     if (!ir_shape_equal(&result.shape, &shape) || !result.data)
         return error_set(c->err, TACIT_ERR_SHAPE, "%s changed the shape of its input", name);
-    op_read_f64(result.dtype, result.data, 0, 1, ir_tensor_count(&result), values);
+    op_strip_load_f64(result.dtype, result.data, 0, 1, ir_tensor_count(&result), values);
     return TACIT_OK;
 }
 

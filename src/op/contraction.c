@@ -5,6 +5,7 @@
 #include "op/gemm.h"
 #include "op/loop.h"
 #include "op/lowerings.h"
+#include "op/strip.h"
 #include "op/values.h"
 #include "op/vjp.h"
 
@@ -84,7 +85,7 @@ static tacit_status gemm_eval(op_eval *c)
         int64_t *whole;
         TRY(op_scratch_i64(c, ir_shape_size(&p.y), &whole));
         TRY(op_matmul_i64(c, &p, a, b, whole));
-        op_read_f64(TACIT_I64, whole, 0, 1, ir_shape_size(&p.y), y);
+        op_strip_load_f64(TACIT_I64, whole, 0, 1, ir_shape_size(&p.y), y);
     } else {
         TRY(op_matmul_f64(c, &p, a, b, y));
     }

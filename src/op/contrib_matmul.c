@@ -4,6 +4,7 @@
 
 #include "op/build.h"
 #include "op/gemm.h"
+#include "op/strip.h"
 #include "op/values.h"
 
 /* --- FusedMatMul: transBatch moves the first axis of the batch next to the last -----------------
@@ -28,8 +29,8 @@ static tacit_status batch_oriented(op_eval *c, const ir_tensor *x, bool move, ir
     int64_t batch = rows && last ? ir_shape_size(&s) / (rows * last) : 0;
     for (int64_t b = 0; b < batch; b++)
         for (int64_t r = 0; r < rows; r++)
-            op_read_f64(x->dtype, x->data, r * strides[0] + b * last, 1, last,
-                        v + (b * rows + r) * last);
+            op_strip_load_f64(x->dtype, x->data, r * strides[0] + b * last, 1, last,
+                              v + (b * rows + r) * last);
     *out = ir_tensor_view(TACIT_F64, &s, v);
     return TACIT_OK;
 }

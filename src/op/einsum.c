@@ -126,8 +126,11 @@ static tacit_status einsum_infer(op_infer *c)
     einsum e;
     const ir_shape *shapes[TERMS];
     TRY(op_check_same_dtype(c));
-    for (uint32_t i = 0; i < c->n_in && i < TERMS; i++)
+    for (uint32_t i = 0; i < c->n_in && i < TERMS; i++) {
+        if (!c->in[i])
+            return error_set(c->err, TACIT_ERR_GRAPH, "input %u is missing", i);
         shapes[i] = &c->in[i]->shape;
+    }
     TRY(einsum_parse(&e, ir_attr_string(c->node, "equation", NULL), c->n_in, shapes, c->err));
     ir_shape y = {.rank = e.out.rank};
     for (int32_t i = 0; i < y.rank; i++)

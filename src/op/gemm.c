@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "op/loop.h"
+#include "op/strip.h"
 #include "op/values.h"
 
 enum { PANEL = OP_GEMM_PANEL, ROWS = 2 };
@@ -85,8 +86,8 @@ typedef struct right_matrix {
     {                                                                                              \
         const right_matrix *b = right;                                                             \
         for (int64_t i = 0; i < b->k; i++)                                                         \
-            op_read_##suffix(b->dtype, b->data, b->start + i * b->row + first * b->column,         \
-                             b->column, width, panel + i * PANEL);                                 \
+            op_strip_load_##suffix(b->dtype, b->data, b->start + i * b->row + first * b->column,   \
+                                   b->column, width, panel + i * PANEL);                           \
     }
 PACK(f64, double)
 PACK(i64, int64_t)
@@ -109,8 +110,8 @@ PACK(i64, int64_t)
         op_loop_broadcast(&l, &bb);                                                                \
         for (; !op_loop_done(&l); op_loop_next(&l)) {                                              \
             for (int64_t i = 0; i < p->m; i++)                                                     \
-                op_read_##suffix(a->dtype, a->data, l.at[0] * p->m * p->k + i * row, column, p->k, \
-                                 left + i * p->k);                                                 \
+                op_strip_load_##suffix(a->dtype, a->data, l.at[0] * p->m * p->k + i * row, column, \
+                                       p->k, left + i * p->k);                                     \
             right_matrix r = {b->dtype,        b->data,         l.at[1] * p->k * p->n,             \
                               flip ? 1 : p->n, flip ? p->k : 1, p->k};                             \
             op_gemm_##suffix(p->m, p->n, p->k, left, pack_##suffix, &r, panel,                     \

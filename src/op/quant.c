@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "op/conv.h"
+#include "op/elementwise.h"
 #include "op/gemm.h"
 #include "op/loop.h"
 #include "op/values.h"
@@ -123,6 +124,8 @@ static tacit_status dequantize_infer(op_infer *c)
     op_granularity g;
     const ir_type *zero = op_in_type(c, 2);
     int64_t wanted = ir_attr_int(c->node, "output_dtype", 0);
+    TRY(op_check_class(c, 0, OP_REAL));
+    TRY(op_check_class(c, 1, OP_FLOAT));
     TRY(check_zero(c));
     if (zero && zero->dtype != c->in[0]->dtype)
         return error_set(c->err, TACIT_ERR_TYPE, "zero point is %s, the input %s",

@@ -56,6 +56,8 @@ static tacit_status dft_infer(op_infer *c)
     const ir_tensor *length = op_in_value(c, 1), *axis = op_in_value(c, 2);
     ir_shape y = c->in[0]->shape;
     TRY(op_need_float(c, 0));
+    if (y.rank < 2)
+        return error_set(c->err, TACIT_ERR_SHAPE, "the input must have rank 2 or more");
     if ((op_in_type(c, 1) && !length) || (op_in_type(c, 2) && !axis)) {
         for (int32_t i = 0; i < y.rank - 1; i++)
             y.dims[i] = IR_DIM_UNKNOWN;

@@ -4,70 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/half.h"
-
-#define READ(type, as)                                                                             \
-    do {                                                                                           \
-        const type *from = (const type *)data + start;                                             \
-        for (int64_t i = 0; i < count; i++)                                                        \
-            out[i] = (as)from[i * stride];                                                         \
-    } while (0)
-
-void op_read_f64(tacit_dtype dtype, const void *data, int64_t start, int64_t stride, int64_t count,
-                 double *out)
-{
-    switch (dtype) {
-    case TACIT_F32:
-        READ(float, double);
-        return;
-    case TACIT_F64:
-        READ(double, double);
-        return;
-    case TACIT_I8:
-        READ(int8_t, double);
-        return;
-    case TACIT_U8:
-        READ(uint8_t, double);
-        return;
-    case TACIT_I32:
-        READ(int32_t, double);
-        return;
-    case TACIT_I64:
-        READ(int64_t, double);
-        return;
-    case TACIT_BF16: {
-        const uint16_t *from = (const uint16_t *)data + start;
-        for (int64_t i = 0; i < count; i++)
-            out[i] = bf16_to_f32(from[i * stride]);
-        return;
-    }
-    default:
-        for (int64_t i = 0; i < count; i++)
-            out[i] = ir_load_f64(dtype, data, start + i * stride);
-    }
-}
-
-void op_read_i64(tacit_dtype dtype, const void *data, int64_t start, int64_t stride, int64_t count,
-                 int64_t *out)
-{
-    switch (dtype) {
-    case TACIT_I8:
-        READ(int8_t, int64_t);
-        return;
-    case TACIT_U8:
-        READ(uint8_t, int64_t);
-        return;
-    case TACIT_I32:
-        READ(int32_t, int64_t);
-        return;
-    case TACIT_I64:
-        READ(int64_t, int64_t);
-        return;
-    default:
-        for (int64_t i = 0; i < count; i++)
-            out[i] = ir_load_i64(dtype, data, start + i * stride);
-    }
-}
+#include "op/strip.h"
 
 static tacit_status scratch_words(op_eval *c, int64_t count, void **out)
 {
@@ -105,7 +42,7 @@ tacit_status op_tensor_f64(op_eval *c, const ir_tensor *t, double **out)
     void *memory;
     int64_t count = ir_tensor_count(t);
     TRY(scratch_words(c, count, &memory));
-    op_read_f64(t->dtype, t->data, 0, 1, count, memory);
+    op_strip_load_f64(t->dtype, t->data, 0, 1, count, memory);
     *out = memory;
     return TACIT_OK;
 }
@@ -118,7 +55,7 @@ tacit_status op_tensor_i64(op_eval *c, const ir_tensor *t, int64_t **out)
     void *memory;
     int64_t count = ir_tensor_count(t);
     TRY(scratch_words(c, count, &memory));
-    op_read_i64(t->dtype, t->data, 0, 1, count, memory);
+    op_strip_load_i64(t->dtype, t->data, 0, 1, count, memory);
     *out = memory;
     return TACIT_OK;
 }

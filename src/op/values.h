@@ -6,12 +6,6 @@
 
 #include "op/op.h"
 
-/* Elements start, start+stride, … (count of them) of a dense tensor, converted. */
-void op_read_f64(tacit_dtype dtype, const void *data, int64_t start, int64_t stride, int64_t count,
-                 double *out);
-void op_read_i64(tacit_dtype dtype, const void *data, int64_t start, int64_t stride, int64_t count,
-                 int64_t *out);
-
 /* Zeroed scratch. */
 tacit_status op_scratch_f64(op_eval *c, int64_t count, double **out);
 tacit_status op_scratch_i64(op_eval *c, int64_t count, int64_t **out);

@@ -7,6 +7,7 @@
 #include "base/half.h"
 #include "op/gemm.h"
 #include "op/gguf.h"
+#include "op/strip.h"
 #include "op/values.h"
 
 /* --- weight schemes ------------------------------------------------------------------------------
@@ -312,7 +313,7 @@ static void expert_matrix(const ir_tensor *w, const scheme *s, int64_t expert, d
     if (s->gguf)
         gguf_decode(s, (const uint8_t *)w->data + expert * scheme_bytes(s), row, out);
     else
-        op_read_f64(w->dtype, w->data, expert * s->k * s->n, 1, s->k * s->n, out);
+        op_strip_load_f64(w->dtype, w->data, expert * s->k * s->n, 1, s->k * s->n, out);
 }
 
 static tacit_status grouped_eval(op_eval *c)
