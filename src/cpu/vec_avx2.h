@@ -169,6 +169,12 @@ static inline vf vf_load_bf16(const uint16_t *p)
     __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
 }
+static inline void vf_deinterleave(vf a, vf b, vf *even, vf *odd)
+{
+    __m256 e = _mm256_shuffle_ps(a, b, 0x88), o = _mm256_shuffle_ps(a, b, 0xdd);
+    *even = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(e), 0xd8));
+    *odd = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(o), 0xd8));
+}
 static inline void vf_transpose(const float *x, int64_t xs, float *y, int64_t ys)
 {
     __m256 r[8], t[8];

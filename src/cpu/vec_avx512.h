@@ -153,6 +153,13 @@ static inline vf vf_load_bf16(const uint16_t *p)
     __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
+/* Elements 0, 2, 4, … and 1, 3, 5, … of a followed by b. */
+static inline void vf_deinterleave(vf a, vf b, vf *even, vf *odd)
+{
+    const __m512i e = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    *even = _mm512_permutex2var_ps(a, e, b);
+    *odd = _mm512_permutex2var_ps(a, _mm512_add_epi32(e, _mm512_set1_epi32(1)), b);
+}
 /* y[i][j] = x[j][i], VL by VL, rows xs and ys elements apart. */
 static inline void vf_transpose(const float *x, int64_t xs, float *y, int64_t ys)
 {

@@ -174,6 +174,11 @@ static inline vf vf_load_bf16(const uint16_t *p)
 {
     return (vf)((vi){p[0], p[1], p[2], p[3]} << 16);
 }
+static inline void vf_deinterleave(vf a, vf b, vf *even, vf *odd)
+{
+    *even = (vf){a[0], a[2], b[0], b[2]};
+    *odd = (vf){a[1], a[3], b[1], b[3]};
+}
 static inline void vf_transpose(const float *x, int64_t xs, float *y, int64_t ys)
 {
     for (int i = 0; i < 4; i++) {

@@ -20,7 +20,7 @@ typedef struct cpu_window_pad_args {
     float value;
 } cpu_window_pad_args;
 
-void cpu_window_pad(const void *args, uint32_t begin, uint32_t end);
+CPU_DECLARE(cpu_window_pad_f32);
 
 typedef enum cpu_window_kind {
     CPU_WINDOW_WEIGHTS, /* depthwise convolution: output plane p has its own kernel */
@@ -29,9 +29,10 @@ typedef enum cpu_window_kind {
     CPU_WINDOW_AVERAGE_ALL, /* over the whole window, padding counted */
 } cpu_window_kind;
 
-/* Every output plane comes from one input plane (planes / multiplier of them). Rows of the input
- * are padded into buffers on the stack, at most CPU_WINDOW_BUFFER floats of them. */
-enum { CPU_WINDOW_BUFFER = 24 * 1024, CPU_WINDOW_HEIGHT = 16, CPU_WINDOW_WIDTH = 4096 };
+/* Every output plane comes from one input plane (planes / multiplier of them). A band of input rows
+ * is padded into a buffer on the stack, cut by phases of both strides, so that all windows of the
+ * band lie `width` a row in one line and every tap is one shifted read of it. */
+enum { CPU_WINDOW_BUFFER = 12 * 1024, CPU_WINDOW_TAPS = 256 };
 typedef struct cpu_window_args {
     const float *x, *weights, *bias, *residual;
     float *y;
@@ -40,6 +41,7 @@ typedef struct cpu_window_args {
     int64_t kernel[2], stride[2], dilation[2], pad[2]; /* vertical, horizontal; pad before */
     int64_t pad_after[2];                              /* counted by CPU_WINDOW_AVERAGE_ALL */
     int64_t width;                                     /* of a phase of a padded row */
+    int64_t band;                                      /* output rows at a time */
     int64_t tile;                                      /* planes */
     cpu_window_kind kind;
     cpu_epilogue epilogue; /* bias by plane: CPU_BIAS_ROW */

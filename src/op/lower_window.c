@@ -36,11 +36,18 @@ static bool flatten(const op_window *w, plane_window *p)
 
 /* --- plane by plane --------------------------------------------------------------------------- */
 
-static bool fits_window(const plane_window *p, int64_t width)
+/* Output rows at a time: as many as keep the band in L1; 0 where not even one row fits. */
+static int64_t band_rows(const plane_window *p, int64_t width)
 {
-    int64_t rows = (p->kernel[0] - 1) * p->dilation[0] + 1;
-    return p->kernel[0] <= CPU_WINDOW_HEIGHT && p->kernel[1] <= CPU_WINDOW_HEIGHT &&
-           p->out[1] <= CPU_WINDOW_WIDTH && rows * p->stride[1] * width <= CPU_WINDOW_BUFFER;
+    enum { L1 = 5000 }; /* floats */
+    int64_t more = (p->kernel[0] - 1) * p->dilation[0] / p->stride[0];
+    int64_t row = p->stride[0] * p->stride[1] * width;
+    int64_t rows = L1 / row - more;
+    if (rows < 4) /* a band of few rows loads most of them twice: rather leave L1 */
+        rows = CPU_WINDOW_BUFFER / row - more;
+    if (p->kernel[0] * p->kernel[1] > CPU_WINDOW_TAPS || rows < 1)
+        return 0;
+    return rows < p->out[0] ? rows : p->out[0];
 }
 
 /* The thunk with x bound; the caller binds what else it has. */
@@ -49,7 +56,8 @@ static tacit_status emit_window(op_lower *c, const plane_window *p, cpu_window_a
 {
     int64_t reach = (p->out[1] - 1) * p->stride[1] + (p->kernel[1] - 1) * p->dilation[1] + 1;
     plan->width = (reach + p->stride[1] - 1) / p->stride[1];
-    if (!fits_window(p, plan->width))
+    plan->band = band_rows(p, plan->width);
+    if (plan->band == 0)
         return OP_LOWER_NO_KERNEL;
     plan->in_height = p->in[0], plan->in_width = p->in[1];
     plan->out_height = p->out[0], plan->out_width = p->out[1];
@@ -253,7 +261,9 @@ static tacit_status emit_pad(op_lower *c, const cpu_window_pad_args *pad, size_t
     size_t floats = (size_t)(pad->planes * pad->height * pad->phases * pad->width);
     *offset = op_lower_reserve(c, (floats + CPU_GEMM_SLACK) * sizeof(float));
     uint32_t tiles = (uint32_t)((pad->planes + pad->tile - 1) / pad->tile);
-    cpu_window_pad_args *a = op_lower_thunk(c, "window_pad", cpu_window_pad, sizeof *a, tiles);
+    cpu_window_pad_args *a =
+        op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, window_pad_f32),
+                       CPU_PICK(c->cpu.isa, cpu_window_pad_f32), sizeof *a, tiles);
     if (!a)
         return TACIT_ERR_MEMORY;
     *a = *pad;
