@@ -246,7 +246,18 @@ static tacit_status bit_cast_eval(op_eval *c)
 }
 
 const op_def op_rows_cast[] = {
-    OP_UNARY_ROW("Cast", cast_infer, cast_eval, .vjp = op_vjp_cast),
+    {.name = "Cast",
+     .min_in = 1,
+     .max_in = 1,
+     .min_out = 1,
+     .max_out = 1,
+     .flags = OP_ELEMENTWISE,
+     .infer = cast_infer,
+     .eval = cast_eval,
+     .lower = op_lower_cast,
+     .accepts = op_accepts_map,
+     .inplace = 1,
+     .vjp = op_vjp_cast},
     {.name = "CastLike",
      .min_in = 2,
      .max_in = 2,
@@ -255,7 +266,7 @@ const op_def op_rows_cast[] = {
      .flags = OP_ELEMENTWISE,
      .infer = cast_like_infer,
      .eval = cast_eval,
-     .lower = op_lower_map,
+     .lower = op_lower_cast,
      .accepts = op_accepts_map},
     {.name = "BitCast",
      .min_in = 1,

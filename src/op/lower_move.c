@@ -2,6 +2,7 @@
  * Ops that only move elements: views that could not stay views, Concat, Tile, Pad, Gather. */
 #include <string.h>
 
+#include "cpu/cast.h"
 #include "cpu/move.h"
 #include "op/lowerings.h"
 
@@ -309,5 +310,51 @@ tacit_status op_lower_gather(op_lower *c)
     TRY(op_lower_fault(c, offsetof(cpu_gather_args, fault)));
     op_lower_cost(c, 0, 2 * op_lower_bytes(&c->out[0]));
     op_lower_note(c, "gather of runs of %lld bytes", (long long)g.inner);
+    return TACIT_OK;
+}
+
+/* --- Cast ------------------------------------------------------------------------------------- */
+
+static bool number_of(tacit_dtype dtype, cpu_number *n)
+{
+    static const struct {
+        tacit_dtype dtype;
+        cpu_number number;
+    } known[] = {{TACIT_I8, CPU_I8},   {TACIT_U8, CPU_U8},     {TACIT_I32, CPU_I32},
+                 {TACIT_I64, CPU_I64}, {TACIT_BOOL, CPU_BOOL}, {TACIT_F32, CPU_F32},
+                 {TACIT_F64, CPU_F64}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].dtype == dtype) {
+            *n = known[i].number;
+            return true;
+        }
+    return false;
+}
+
+tacit_status op_lower_cast(op_lower *c)
+{
+    cpu_cast_args p = {.tile = 32768};
+    tacit_status status = op_lower_map(c);
+    if (status != OP_LOWER_NO_KERNEL)
+        return status;
+    if (!number_of(c->in[0].type.dtype, &p.from) || !number_of(c->out[0].type.dtype, &p.to) ||
+        !cpu_cast_knows(p.from, p.to))
+        return OP_LOWER_NO_KERNEL;
+    p.count = ir_shape_size(&c->out[0].type.shape);
+    if (p.count == 0)
+        return TACIT_OK;
+    if (p.count / p.tile >= INT32_MAX)
+        return OP_LOWER_NO_KERNEL;
+    cpu_cast_args *a =
+        op_lower_thunk(c, "cast", cpu_cast, sizeof *a, (uint32_t)((p.count + p.tile - 1) / p.tile));
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = p;
+    uint64_t in = (uint64_t)p.tile * ir_dtype_bytes(c->in[0].type.dtype, 1);
+    uint64_t out = (uint64_t)p.tile * ir_dtype_bytes(c->out[0].type.dtype, 1);
+    TRY(op_lower_in_tiled(c, offsetof(cpu_cast_args, x), 0, in, in));
+    TRY(op_lower_out_tiled(c, offsetof(cpu_cast_args, y), 0, out, out));
+    op_lower_cost(c, 0, op_lower_bytes(&c->in[0]) + op_lower_bytes(&c->out[0]));
+    op_lower_note(c, "cast, element by element; the f32 strips know no integers");
     return TACIT_OK;
 }

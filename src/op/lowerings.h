@@ -47,7 +47,8 @@ tacit_status op_lower_pool(op_lower *c); /* MaxPool, AveragePool */
 /* lower_rows.c */
 tacit_status op_lower_softmax(op_lower *c);
 tacit_status op_lower_layer_norm(op_lower *c); /* LayerNormalization, RMSNormalization */
-tacit_status op_lower_norm(op_lower *c);       /* tacit.Norm */
+tacit_status op_lower_cast(op_lower *c); /* Cast, CastLike: integers too */
+tacit_status op_lower_norm(op_lower *c); /* tacit.Norm */
 
 /* lower_attention.c */
 tacit_status op_lower_attention(op_lower *c); /* tacit.Attention */

@@ -191,6 +191,52 @@ static void global_pools_and_argmax(void **state)
     }
 }
 
+static void casts_of_integers(void **state)
+{
+    (void)state;
+    static const tacit_dtype from[] = {TACIT_I8, TACIT_U8, TACIT_I32, TACIT_I64, TACIT_BOOL};
+    static const int64_t to[] = {1, 2, 3, 6, 7, 9, 11}; /* f32 u8 i8 i32 i64 bool f64 */
+    rng r = rng_seed(46);
+    for (int i = 0; i < 5; i++)
+        for (int k = 0; k < 7; k++) {
+            op_case c;
+            op_case_begin(&c, "", "Cast");
+            double low = from[i] == TACIT_U8 || from[i] == TACIT_BOOL ? 0 : -120;
+            op_case_random(&c, &r, from[i], SHAPE(3, 301), low, from[i] == TACIT_BOOL ? 2 : 120);
+            op_case_int(&c, "to", to[k]);
+            lower_check(&c, &r, 1, 0, 0);
+            op_case_end(&c);
+        }
+    op_case c;
+    op_case_begin(&c, "", "Cast");
+    op_case_random(&c, &r, TACIT_F32, SHAPE(30), -9, 9);
+    op_case_int(&c, "to", 7);
+    lower_check_none(&c, 1);
+    op_case_end(&c);
+}
+
+static void rotary_embeddings(void **state)
+{
+    (void)state;
+    rng r = rng_seed(47);
+    for (int variant = 0; variant < 16; variant++) {
+        bool ids = variant & 1, pairs = variant & 2, flat = variant & 4, part = variant & 8;
+        int64_t half = part ? 9 : 20;
+        op_case c;
+        op_case_begin(&c, "", "RotaryEmbedding");
+        op_case_random(&c, &r, TACIT_F32, flat ? SHAPE(2, 7, 3 * 40) : SHAPE(2, 3, 7, 40), -1, 1);
+        for (int i = 0; i < 2; i++)
+            op_case_random(&c, &r, TACIT_F32, ids ? SHAPE(30, half) : SHAPE(2, 7, half), -1, 1);
+        if (ids)
+            op_case_random(&c, &r, TACIT_I64, SHAPE(2, 7), 0, 30);
+        op_case_int(&c, "interleaved", pairs);
+        op_case_int(&c, "num_heads", flat ? 3 : 0);
+        op_case_int(&c, "rotary_embedding_dim", part ? 18 : 0);
+        lower_check(&c, &r, 1, 0, 1e-6);
+        op_case_end(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +246,8 @@ int main(void)
         cmocka_unit_test(gather_rows),
         cmocka_unit_test(reductions_over_any_axes),
         cmocka_unit_test(global_pools_and_argmax),
+        cmocka_unit_test(casts_of_integers),
+        cmocka_unit_test(rotary_embeddings),
     };
     return cmocka_run_group_tests_name("lowering of movers", tests, NULL, NULL);
 }
