@@ -47,8 +47,35 @@ static bool read_elementwise_only(const pass_edit *e, const ir_value *v)
     return true;
 }
 
+static double elements(uint32_t n, ir_value *const *values)
+{
+    double total = 0;
+    for (uint32_t k = 0; k < n; k++)
+        if (values[k])
+            total += (double)ir_shape_size(&values[k]->type.shape);
+    return total;
+}
+
+/* Would the reference evaluator take long? Products of large weights may cost minutes here and
+ * milliseconds in their kernel. Ops that touch each element once are always quick enough. */
+static bool takes_long(const pass_edit *e, const ir_node *n)
+{
+    static const pass_op linear[] = {PASS_CONCAT,      PASS_GATHER,     PASS_PAD,  PASS_REDUCE_MAX,
+                                     PASS_REDUCE_MEAN, PASS_REDUCE_SUM, PASS_CAST, PASS_DEQUANTIZE};
+    if (n->op->flags & OP_ELEMENTWISE || n->op->alias)
+        return false;
+    for (size_t i = 0; i < sizeof linear / sizeof *linear; i++)
+        if (pass_is(e, n, linear[i]))
+            return false;
+    return elements(n->n_inputs, n->inputs) * elements(n->n_outputs, n->outputs) > 0x1p40;
+}
+
 static bool worth_it(pass_edit *e, ir_node *n, size_t bytes)
 {
+    if (takes_long(e, n)) {
+        pass_near_miss(e, n, "not folded: the reference would take too long");
+        return false;
+    }
     if (bytes <= SMALL)
         return true;
     if (pass_is(e, n, PASS_DEQUANTIZE)) /* the quantised form is what kernels want to read */

@@ -106,6 +106,28 @@ static void folding_stays_inside_its_budget(void **state)
     arena_free(&a);
 }
 
+static void large_products_are_left_to_their_kernel(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    tacit_error err = {0};
+    pass_report report;
+    ir_graph *g = ir_graph_new(&a, "g");
+    ir_shape shape = ir_shape_of(2, (int64_t[]){1024, 1024});
+    ir_tensor *t = ir_tensor_new(&a, TACIT_F32, &shape);
+    assert_non_null(t);
+    memset(t->data, 0, t->bytes);
+    ir_value *w = ir_constant_new(g, "w", t);
+    ir_node *n = op_node(g, "MatMul", "n", 2, (ir_value *[]){w, w});
+    assert_true(ir_output_add(g, n->outputs[0]));
+    pass_check_prepare(g);
+    assert_int_equal(pass_pipeline(g, NULL, &a, &report, &err), TACIT_OK);
+    assert_int_equal(g->nodes.count, 1);
+    assert_true(pass_check_noted(g, "too long"));
+    arena_free(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -113,6 +135,7 @@ int main(void)
         cmocka_unit_test(every_pass_can_be_switched_off_or_run_alone),
         cmocka_unit_test(unknown_names_are_refused),
         cmocka_unit_test(folding_stays_inside_its_budget),
+        cmocka_unit_test(large_products_are_left_to_their_kernel),
     };
     return cmocka_run_group_tests_name("pass pipeline", tests, NULL, NULL);
 }
