@@ -83,6 +83,12 @@ static inline bool place_ready(const task_calendar *c, uint32_t p)
     return true;
 }
 
+bool task_calendar_ready(const tacit_task_graph *g, const task_worker *w)
+{
+    uint32_t p = LOAD(&w->cursor, RELAXED);
+    return p < g->calendar.end[w->index] && place_ready(&g->calendar, p);
+}
+
 /* False when somebody else has it. Relaxed: the producers' marks order everything. */
 static inline bool place_claim(task_calendar *c, uint32_t p)
 {
@@ -97,6 +103,9 @@ static inline void place_run(tacit_task_runtime *rt, task_worker *w, tacit_task_
     task_graph_node(rt, w, g, g->calendar.node[p]);
     STORE(&g->calendar.done[p], g->calendar.epoch, MO_DONE);
     w->node_count++;
+    task_publish_fence(rt);
+    if (UNLIKELY(LOAD(&rt->orchestrator_asleep, RELAXED)))
+        task_wake_orchestrator(rt);
 }
 
 /* The next node of another worker's list, if its producers are done. Returns that worker, or NULL.

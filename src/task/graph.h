@@ -84,6 +84,7 @@ struct tacit_task_graph {
 };
 
 bool task_calendar_build(tacit_task_graph *g); /* false: out of memory */
+bool task_calendar_ready(const tacit_task_graph *g, const task_worker *w); /* its next node */
 bool task_calendar_work(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g);
 /* replay.c: run a node's kernel; a failure goes to its successors. */
 void task_graph_node(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g, uint32_t index);

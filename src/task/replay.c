@@ -3,6 +3,7 @@
  * a node with one producer needs no counter. Roots come in chunks from a shared cursor, everything
  * else from work-stealing deques. No lock, no allocation. */
 #include <inttypes.h>
+#include <sched.h>
 #include <string.h>
 
 #include "task/graph.h"
@@ -218,7 +219,9 @@ bool task_graph_help(tacit_task_runtime *rt, task_worker *w)
 static bool run_unfinished(tacit_task_runtime *rt, uint64_t unused)
 {
     (void)unused;
-    return LOAD(&rt->nodes_left, memory_order_acquire) > 0;
+    const tacit_task_graph *g = LOAD(&rt->graph, RELAXED);
+    return LOAD(&rt->nodes_left, memory_order_acquire) > 0 &&
+           !(g->calendar.used && task_calendar_ready(g, &rt->workers[0]));
 }
 
 static void run_parallel(tacit_task_runtime *rt, tacit_task_graph *g)
@@ -257,8 +260,11 @@ static void run_parallel(tacit_task_runtime *rt, tacit_task_graph *g)
     }
     STORE(&rt->graph, NULL, memory_order_seq_cst);
     for (uint32_t i = 1; i < rt->threads; i++)
-        while (LOAD(&rt->workers[i].joined, memory_order_seq_cst))
-            TASK_PAUSE();
+        for (uint32_t k = 0; LOAD(&rt->workers[i].joined, memory_order_seq_cst); k++)
+            if (k < 256)
+                TASK_PAUSE();
+            else
+                sched_yield(); /* it lost its CPU on the way out */
 }
 
 /* ---- runs --------------------------------------------------------------------------------- */

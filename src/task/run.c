@@ -129,6 +129,19 @@ static tacit_status call_kernel(tacit_task_runtime *rt, task_worker *w, const ta
     return s->run(&call);
 }
 
+/* A quarter of each sample, but never more than a few times what was thought so far: a kernel that
+ * was interrupted looks a thousand times longer than it is. */
+static void learn(tacit_task_runtime *rt, uint32_t kernel, uint64_t took)
+{
+    const uint64_t clock_cost = 32, most = UINT32_MAX / 8;
+    uint64_t old = LOAD(&rt->estimate[kernel], RELAXED);
+    uint64_t new = took > clock_cost ? took - clock_cost : 1;
+    uint64_t limit = old ? 4 * old + rt->inline_ticks : most;
+    new = new < limit ? new : limit;
+    new = old ? old - old / 4 + new / 4 + 1 : new + 1;
+    STORE(&rt->estimate[kernel], (uint32_t)(new < most ? new : most), RELAXED);
+}
+
 static tacit_status call_measured(tacit_task_runtime *rt, task_worker *w, const task_slot *s,
                                   task_cold *cold)
 {
@@ -140,13 +153,7 @@ static tacit_status call_measured(tacit_task_runtime *rt, task_worker *w, const 
         task_trace_add(&w->trace, begin, TASK_EV_BEGIN, kernel, id, 0);
         task_trace_add(&w->trace, end, TASK_EV_END, kernel, id, (uint32_t)status);
     }
-    if (took < UINT32_MAX / 8) { /* longer: descheduled, tells nothing about the kernel */
-        uint32_t old = LOAD(&rt->estimate[kernel], RELAXED);
-        uint32_t new = took > 32 ? (uint32_t)took - 32 : 1;
-        STORE(&rt->estimate[kernel], old ? old - old / 4 + new / 4 + 1 : new + 1, RELAXED);
-    } else if (!LOAD(&rt->estimate[kernel], RELAXED)) {
-        STORE(&rt->estimate[kernel], UINT32_MAX / 8, RELAXED);
-    }
+    learn(rt, kernel, took);
     return status;
 }
 
