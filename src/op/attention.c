@@ -240,6 +240,7 @@ static tacit_status flex_eval(op_eval *c)
 
 const op_def op_rows_attention[] = {
     {.name = "Attention",
+     .decompose = op_attention_parts,
      .min_in = 3,
      .max_in = 7,
      .min_out = 1,

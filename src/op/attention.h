@@ -44,4 +44,8 @@ tacit_status op_attention_mask(op_eval *c, const ir_tensor *mask, const int64_t 
 op_heads op_heads_bhsd(double *data, int64_t heads, int64_t positions, int64_t d);
 op_heads op_heads_bshd(double *data, int64_t heads, int64_t positions, int64_t d);
 
+/* Decompose rules of the attention ops, in terms of tacit.Attention; TACIT_ERR_UNSUPPORTED (and an
+ * untouched graph) for the forms that have none. */
+op_decompose_fn op_attention_parts, op_attention_parts_projected, op_attention_parts_multi;
+
 #endif

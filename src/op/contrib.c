@@ -312,6 +312,21 @@ static tacit_status simplified_eval(op_eval *c)
     return TACIT_OK;
 }
 
+static tacit_status simplified_decompose(ir_graph *g, ir_node *node, tacit_error *err)
+{
+    if (node->inputs[0]->type.dtype != node->inputs[1]->type.dtype ||
+        (node->n_outputs > 1 && node->outputs[1]))
+        return error_set(err, TACIT_ERR_UNSUPPORTED,
+                         "mixed types or statistics have no plain form");
+    ir_value *y = op_build2(g, "RMSNormalization", node->inputs[0], node->inputs[1]);
+    if (y && (!ir_attr_set_float(g, y->producer, "epsilon", ir_attr_float(node, "epsilon", 1e-5)) ||
+              !ir_attr_set_int(g, y->producer, "axis", ir_attr_int(node, "axis", -1))))
+        y = NULL;
+    TRY(op_build_finish(g, node, 0, y, err));
+    ir_node_kill(node);
+    return TACIT_OK;
+}
+
 #define GELU(op, least, most, eval_rule, decompose_rule)                                           \
     {                                                                                              \
         .name = op, .domain = microsoft, .min_in = least, .max_in = most, .min_out = 1,            \
@@ -351,6 +366,7 @@ const op_def op_rows_contrib[] = {
      .infer = embed_infer,
      .eval = embed_eval},
     {.name = "SimplifiedLayerNormalization",
+     .decompose = simplified_decompose,
      .min_in = 2,
      .max_in = 2,
      .min_out = 1,

@@ -455,6 +455,7 @@ static tacit_status rotary_eval(op_eval *c)
 const op_def op_rows_contrib_attention[] = {
     {.name = "Attention",
      .domain = microsoft,
+     .decompose = op_attention_parts_projected,
      .min_in = 2,
      .max_in = 7,
      .min_out = 1,
@@ -463,6 +464,7 @@ const op_def op_rows_contrib_attention[] = {
      .eval = project_eval},
     {.name = "MultiHeadAttention",
      .domain = microsoft,
+     .decompose = op_attention_parts_multi,
      .min_in = 1,
      .max_in = 10,
      .min_out = 1,

@@ -64,7 +64,9 @@ static tacit_status check_arity(const ir_node *n, tacit_error *err)
     if (!out_ok)
         return error_set(err, TACIT_ERR_GRAPH, "%u outputs, expected %d to %d", n->n_outputs,
                          op->min_out, op->max_out);
-    for (int i = 0; i < op->min_in; i++)
+    /* Of a list of any length every entry counts; control flow has its own optional inputs. */
+    int needed = op->max_in < 0 && !(op->flags & OP_CONTROL) ? (int)n->n_explicit : op->min_in;
+    for (int i = 0; i < needed; i++)
         if (!n->inputs[i])
             return error_set(err, TACIT_ERR_GRAPH, "required input %d is missing", i);
     return TACIT_OK;

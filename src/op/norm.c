@@ -263,17 +263,17 @@ static tacit_status group_norm_decompose(ir_graph *g, ir_node *node, tacit_error
     ir_value *x = node->inputs[0];
     const ir_shape *s = &x->type.shape;
     bool instance = strcmp(node->type, "InstanceNormalization") == 0;
-    tacit_dtype dtype = x->type.dtype;
-    int64_t groups = instance ? s->dims[1] : ir_attr_int(node, "num_groups", 1),
-            channel[IR_MAX_RANK];
+    int64_t groups = instance ? s->dims[1] : ir_attr_int(node, "num_groups", 1);
+    int64_t channel[IR_MAX_RANK];
     ir_value *v = op_build_reshape(
         g, x, 3,
         (int64_t[]){s->dims[0], groups, s->dims[1] / groups * product(s->dims + 2, s->rank - 2)});
-    int64_t last = 2;
-    ir_value *d = op_build2(g, "Sub", v, op_build_reduce(g, "ReduceMean", v, 1, &last));
-    ir_value *var = op_build_reduce(g, "ReduceMean", op_build2(g, "Mul", d, d), 1, &last);
-    ir_value *eps = op_build_scalar(g, dtype, ir_attr_float(node, "epsilon", 1e-5));
-    ir_value *y = op_build2(g, "Div", d, op_build1(g, "Sqrt", op_build2(g, "Add", var, eps)));
+    /* tacit.Norm has kernels, and needs no scale. */
+    ir_node *norm = v ? ir_node_new(g, "Norm", "tacit", NULL, 1, &v, 1, NULL) : NULL;
+    if (!norm || !ir_attr_set_float(g, norm, "epsilon", ir_attr_float(node, "epsilon", 1e-5)))
+        return error_memory(err, "decomposing a node");
+    op_resolve(NULL, norm);
+    ir_value *y = norm->outputs[0];
     bool by_group = node->inputs[1]->type.shape.dims[0] != s->dims[1];
     if (by_group) {
         int64_t column[3] = {1, groups, 1};

@@ -11,6 +11,7 @@
     F(axis)                                                                                        \
     F(cast)                                                                                        \
     F(compare)                                                                                     \
+    F(complex)                                                                                     \
     F(contraction)                                                                                 \
     F(contrib)                                                                                     \
     F(contrib_attention)                                                                           \
@@ -46,6 +47,7 @@
     F(rnn)                                                                                         \
     F(rotary)                                                                                      \
     F(sample)                                                                                      \
+    F(sampling)                                                                                    \
     F(scatter)                                                                                     \
     F(select)                                                                                      \
     F(sequence)                                                                                    \
@@ -56,9 +58,7 @@
     F(string)                                                                                      \
     F(tfidf)                                                                                       \
     F(vision)                                                                                      \
-    F(weights)                                                                                     \
-    F(sampling)                                                                                    \
-    F(complex)
+    F(weights)
 
 #define DECLARE(name) extern const op_def op_rows_##name[];
 OP_FAMILIES(DECLARE)

@@ -10,7 +10,9 @@ static tacit_status spell_out(pass_context *c, ir_graph *g, ir_node *n)
 {
     uint32_t before = g->nodes.count;
     const op_def *op = n->op;
-    TRY(op_context(n, op->decompose(g, n, c->err), c->err));
+    tacit_status status = op->decompose(g, n, c->err);
+    if (status != TACIT_OK)
+        return op_context(n, status, c->err);
     for (uint32_t k = before; k < g->nodes.count; k++)
         ir_node_note(g, g->nodes.data[k], c->name, "from %s (%s)", n->name, op->name);
     return TACIT_OK;
@@ -66,7 +68,10 @@ tacit_status pass_unfold(pass_context *c)
     ir_graph *g = c->graph;
     for (uint32_t i = 0, n = g->nodes.count; i < n; i++)
         if (better_spelled_out(g->nodes.data[i])) {
-            TRY(spell_out(c, g, g->nodes.data[i]));
+            tacit_status status = spell_out(c, g, g->nodes.data[i]);
+            if (status == TACIT_ERR_UNSUPPORTED)
+                continue; /* this form has no spelling: the evaluator runs it */
+            TRY(status);
             c->rewrites++;
         }
     if (!c->rewrites)

@@ -196,6 +196,91 @@ static void contributed_ops(void **state)
     check(&t, 1, 1e-5);
 }
 
+/* ONNX Attention in both ranks, with masks of every kind, a cache, grouped heads. */
+static void attention_in_parts(void **state)
+{
+    (void)state;
+    random_inputs v = {rng_seed(5), {0}};
+    for (int k = 0; k < 32; k++) {
+        bool packed = k & 1, past = k & 2, grouped = k & 4, causal = k & 8, masked = k & 16;
+        int64_t kv = grouped ? 2 : 4, total = past ? 8 : 5;
+        one_node t;
+        one_node_begin(&t, "", "Attention");
+        if (packed) {
+            add(&t, &v, DIMS(2, 3, 4 * 8));
+            add(&t, &v, DIMS(2, 5, kv * 8));
+            add(&t, &v, DIMS(2, 5, kv * 6));
+            one_node_int(&t, "q_num_heads", 4);
+            one_node_int(&t, "kv_num_heads", kv);
+        } else {
+            add(&t, &v, DIMS(2, 4, 3, 8));
+            add(&t, &v, DIMS(2, kv, 5, 8));
+            add(&t, &v, DIMS(2, kv, 5, 6));
+        }
+        if (masked && causal)
+            add(&t, &v, DIMS(3, total - 1)); /* shorter than the keys */
+        else if (masked)
+            one_node_in(&t, TACIT_BOOL, DIMS(1, total), (double[]){1, 1, 0, 1, 1, 0, 1, 1});
+        else
+            one_node_in(&t, TACIT_F32, SCALAR, NULL);
+        if (past) {
+            add(&t, &v, DIMS(2, kv, 3, 8));
+            add(&t, &v, DIMS(2, kv, 3, 6));
+        }
+        one_node_int(&t, "is_causal", causal);
+        one_node_float(&t, "softcap", grouped ? 2 : 0);
+        check(&t, past ? 3 : 1, 1e-5);
+    }
+}
+
+static void contributed_attention_in_parts(void **state)
+{
+    (void)state;
+    random_inputs v = {rng_seed(6), {0}};
+    for (int k = 0; k < 16; k++) {
+        bool past = k & 1, masked = k & 2, biased = k & 4, causal = k & 8;
+        int64_t total = past ? 7 : 4;
+        double mask[2 * 7] = {1, 1, 0, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1};
+        one_node t;
+        one_node_begin(&t, "com.microsoft", "Attention");
+        add(&t, &v, DIMS(2, 4, 6));
+        add(&t, &v, DIMS(6, 24));
+        add(&t, &v, DIMS(24));
+        one_node_in(&t, TACIT_I32, DIMS(2, total), masked ? mask : NULL);
+        if (past)
+            add(&t, &v, DIMS(2, 2, 2, 3, 4));
+        else
+            one_node_in(&t, TACIT_F32, SCALAR, NULL);
+        if (biased)
+            add(&t, &v, DIMS(1, 2, 4, total));
+        one_node_int(&t, "num_heads", 2);
+        one_node_int(&t, "unidirectional", causal);
+        check(&t, past ? 2 : 1, 1e-5);
+        one_node_begin(&t, "com.microsoft", "MultiHeadAttention");
+        add(&t, &v, DIMS(2, 4, 8));
+        add(&t, &v, DIMS(2, 4, 8));
+        add(&t, &v, DIMS(2, 4, 8));
+        if (biased)
+            add(&t, &v, DIMS(24));
+        else
+            one_node_in(&t, TACIT_F32, SCALAR, NULL);
+        one_node_in(&t, TACIT_I32, DIMS(2, total), masked ? mask : NULL);
+        one_node_in(&t, TACIT_F32, SCALAR, NULL);
+        if (past) {
+            add(&t, &v, DIMS(2, 2, 3, 4));
+            add(&t, &v, DIMS(2, 2, 3, 4));
+        }
+        one_node_int(&t, "num_heads", 2);
+        one_node_int(&t, "unidirectional", causal);
+        check(&t, past ? 3 : 1, 1e-5);
+    }
+    one_node t;
+    one_node_begin(&t, "", "SimplifiedLayerNormalization");
+    add(&t, &v, DIMS(2, 3, 4));
+    add(&t, &v, DIMS(4));
+    check(&t, 1, 1e-5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +288,8 @@ int main(void)
         cmocka_unit_test(fused_contractions),
         cmocka_unit_test(fused_attention_and_norm),
         cmocka_unit_test(contributed_ops),
+        cmocka_unit_test(attention_in_parts),
+        cmocka_unit_test(contributed_attention_in_parts),
     };
     return cmocka_run_group_tests_name("op decompose", tests, NULL, NULL);
 }

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Attention ops of ONNX and com.microsoft in terms of tacit.Attention, which has kernels. */
+#include <math.h>
+#include <string.h>
+
+#include "op/attention.h"
+#include "op/build.h"
+
+static ir_value *input(const ir_node *n, uint32_t i)
+{
+    return i < n->n_inputs ? n->inputs[i] : NULL;
+}
+static bool wants(const ir_node *n, uint32_t i)
+{
+    return i < n->n_outputs && n->outputs[i];
+}
+static tacit_status no_parts(const ir_node *n, const char *what, tacit_error *err)
+{
+    return error_set(err, TACIT_ERR_UNSUPPORTED, "%s with %s has no simpler form", n->type, what);
+}
+
+static ir_value *concat2(ir_graph *g, ir_value *a, ir_value *b, int64_t axis)
+{
+    ir_value *y = op_build2(g, "Concat", a, b);
+    return y && ir_attr_set_int(g, y->producer, "axis", axis) ? y : NULL;
+}
+
+static ir_value *slice(ir_graph *g, ir_value *x, int64_t axis, int64_t from, int64_t to)
+{
+    ir_value *in[4] = {x, op_build_ints(g, 1, &from), op_build_ints(g, 1, &to),
+                       op_build_ints(g, 1, &axis)};
+    ir_node *n = x && in[1] && in[2] && in[3] ? op_node(g, "Slice", NULL, 4, in) : NULL;
+    return n ? n->outputs[0] : NULL;
+}
+
+/* [B, S, H·D] → [B, H, S, D] */
+static ir_value *to_heads(ir_graph *g, ir_value *x, int64_t batch, int64_t positions, int64_t heads,
+                          int64_t d)
+{
+    static const int64_t perm[] = {0, 2, 1, 3};
+    x = op_build_reshape(g, x, 4, (int64_t[]){batch, positions, heads, d});
+    return op_build_transpose(g, x, 4, perm);
+}
+
+typedef struct core {
+    ir_value *q, *k, *v, *mask; /* [B,H,S,D]; mask may be NULL */
+    double scale, softcap;
+    bool causal, bshd;
+    int64_t offset;
+} core;
+
+static ir_value *build_core(ir_graph *g, const core *c)
+{
+    ir_value *in[4] = {c->q, c->k, c->v, c->mask};
+    if (!c->q || !c->k || !c->v)
+        return NULL;
+    ir_node *n = ir_node_new(g, "Attention", "tacit", NULL, c->mask ? 4 : 3, in, 1, NULL);
+    if (!n || !ir_attr_set_float(g, n, "scale", c->scale) ||
+        !ir_attr_set_float(g, n, "softcap", c->softcap) ||
+        !ir_attr_set_int(g, n, "causal", c->causal) ||
+        !ir_attr_set_int(g, n, "causal_offset", c->offset) ||
+        !ir_attr_set_string(g, n, "out_layout", c->bshd ? "bshd" : "bhsd"))
+        return NULL;
+    op_resolve(NULL, n);
+    return n->outputs[0];
+}
+
+/* A mask whose last axis is shorter than the keys: the missing ones are hidden. */
+static ir_value *widened(ir_graph *g, ir_value *mask, int64_t sk)
+{
+    const ir_type *t = &mask->type;
+    int64_t have = t->shape.dims[t->shape.rank - 1];
+    if (have == sk || have == 1)
+        return mask;
+    ir_shape rest = t->shape;
+    rest.dims[rest.rank - 1] = sk - have;
+    ir_tensor *hidden = ir_tensor_new(g->memory, t->dtype, &rest);
+    for (int64_t i = 0; hidden && i < ir_tensor_count(hidden); i++)
+        ir_store_f64(t->dtype, hidden->data, i, t->dtype == TACIT_BOOL ? 0 : -INFINITY);
+    return hidden ? concat2(g, mask, ir_constant_new(g, "hidden", hidden), -1) : NULL;
+}
+
+tacit_status op_attention_parts(ir_graph *g, ir_node *node, tacit_error *err)
+{
+    ir_value *q = node->inputs[0], *k = node->inputs[1], *v = node->inputs[2];
+    ir_value *mask = input(node, 3), *past_k = input(node, 4), *past_v = input(node, 5);
+    if (input(node, 6))
+        return no_parts(node, "nonpad_kv_seqlen", err);
+    if (wants(node, 3))
+        return no_parts(node, "qk_matmul_output", err);
+    bool packed = q->type.shape.rank == 3;
+    const int64_t *qd = q->type.shape.dims, *kd = k->type.shape.dims, *vd = v->type.shape.dims;
+    int64_t batch = qd[0], heads = packed ? ir_attr_int(node, "q_num_heads", 1) : qd[1];
+    int64_t kv = packed ? ir_attr_int(node, "kv_num_heads", 1) : kd[1];
+    int64_t sq = packed ? qd[1] : qd[2], sk = packed ? kd[1] : kd[2];
+    int64_t d = packed ? qd[2] / heads : qd[3], dv = packed ? vd[2] / kv : vd[3];
+    int64_t past = past_k ? past_k->type.shape.dims[2] : 0;
+    if (mask && mask->type.shape.rank < 1)
+        return no_parts(node, "a scalar mask", err);
+    if (packed) {
+        q = to_heads(g, q, batch, sq, heads, d);
+        k = to_heads(g, k, batch, sk, kv, d);
+        v = to_heads(g, v, batch, sk, kv, dv);
+    }
+    if (past_k) {
+        k = concat2(g, past_k, k, 2);
+        v = concat2(g, past_v, v, 2);
+    }
+    core c = {.q = q,
+              .k = k,
+              .v = v,
+              .mask = mask ? widened(g, mask, past + sk) : NULL,
+              .scale = ir_attr_float(node, "scale", 1 / sqrt((double)d)),
+              .softcap = ir_attr_float(node, "softcap", 0),
+              .causal = ir_attr_int(node, "is_causal", 0) != 0,
+              .bshd = packed,
+              .offset = past};
+    ir_value *y = build_core(g, &c);
+    if (packed)
+        y = op_build_reshape(g, y, 3, (int64_t[]){batch, sq, heads * dv});
+    TRY(op_build_finish(g, node, 0, y, err));
+    TRY(op_build_finish(g, node, 1, k, err));
+    TRY(op_build_finish(g, node, 2, v, err));
+    ir_node_kill(node);
+    return TACIT_OK;
+}
+
+/* --- com.microsoft
+ * --------------------------------------------------------------------------------- */
+
+/* An integer mask of keys [B, Sk] or of pairs [B, Sq, Sk] as an additive one; other forms have
+ * none. */
+static bool mask_has_parts(const ir_value *mask, int64_t batch, int64_t sq, int64_t sk)
+{
+    const ir_shape *s = &mask->type.shape;
+    return (s->rank == 2 && s->dims[0] == batch && s->dims[1] == sk) ||
+           (s->rank == 3 && s->dims[0] == batch && s->dims[1] == sq && s->dims[2] == sk);
+}
+
+static ir_value *additive(ir_graph *g, ir_value *mask, int64_t batch, int64_t sq, int64_t sk,
+                          tacit_dtype dtype, double filter)
+{
+    int64_t rows = mask->type.shape.rank == 3 ? sq : 1;
+    ir_value *seen = op_build2(g, "Greater", mask, op_build_scalar(g, mask->type.dtype, 0));
+    ir_value *bias = op_build3(g, "Where", seen, op_build_scalar(g, dtype, 0),
+                               op_build_scalar(g, dtype, filter));
+    return op_build_reshape(g, bias, 4, (int64_t[]){batch, 1, rows, sk});
+}
+
+/* Both masks, where there are two. */
+static ir_value *summed(ir_graph *g, ir_value *a, ir_value *b)
+{
+    return a && b ? op_build2(g, "Add", a, b) : a ? a : b;
+}
+
+static ir_value *lead(ir_graph *g, ir_value *x)
+{
+    return op_build2(g, "Unsqueeze", x, op_build_ints(g, 1, (int64_t[]){0}));
+}
+static ir_value *unlead(ir_graph *g, ir_value *x, int64_t which)
+{
+    x = slice(g, x, 0, which, which + 1);
+    return op_build2(g, "Squeeze", x, op_build_ints(g, 1, (int64_t[]){0}));
+}
+
+tacit_status op_attention_parts_projected(ir_graph *g, ir_node *node, tacit_error *err)
+{
+    ir_value *x = node->inputs[0], *mask = input(node, 3), *past = input(node, 4);
+    const int64_t *xd = x->type.shape.dims;
+    uint32_t count;
+    const int64_t *sizes = ir_attr_ints(node, "qkv_hidden_sizes", &count);
+    int64_t heads = ir_attr_int(node, "num_heads", 1), batch = xd[0], s = xd[1];
+    int64_t width = node->inputs[1]->type.shape.dims[1] / 3;
+    int64_t w[3] = {sizes ? sizes[0] : width, sizes ? sizes[1] : width, sizes ? sizes[2] : width};
+    int64_t before = past ? past->type.shape.dims[3] : 0, d = w[0] / heads, dv = w[2] / heads;
+    if (mask && !mask_has_parts(mask, batch, s, before + s))
+        return no_parts(node, "this form of mask", err);
+    ir_value *all = op_build2(g, "MatMul", x, node->inputs[1]);
+    if (input(node, 2))
+        all = op_build2(g, "Add", all, node->inputs[2]);
+    ir_value *q = to_heads(g, slice(g, all, 2, 0, w[0]), batch, s, heads, d);
+    ir_value *k = to_heads(g, slice(g, all, 2, w[0], w[0] + w[1]), batch, s, heads, d);
+    ir_value *v =
+        to_heads(g, slice(g, all, 2, w[0] + w[1], w[0] + w[1] + w[2]), batch, s, heads, dv);
+    if (past) {
+        k = concat2(g, unlead(g, past, 0), k, 2);
+        v = concat2(g, unlead(g, past, 1), v, 2);
+    }
+    tacit_dtype dtype = x->type.dtype;
+    double scale = ir_attr_float(node, "scale", 0);
+    core c = {.q = q,
+              .k = k,
+              .v = v,
+              .scale = scale != 0 ? scale : 1 / sqrt((double)d),
+              .causal = ir_attr_int(node, "unidirectional", 0) != 0,
+              .bshd = true,
+              .offset = before};
+    if (mask)
+        c.mask = additive(g, mask, batch, s, before + s, dtype,
+                          ir_attr_float(node, "mask_filter_value", -10000));
+    c.mask = summed(g, c.mask, input(node, 5));
+    ir_value *y = op_build_reshape(g, build_core(g, &c), 3, (int64_t[]){batch, s, w[2]});
+    TRY(op_build_finish(g, node, 0, y, err));
+    if (wants(node, 1))
+        TRY(op_build_finish(g, node, 1, concat2(g, lead(g, k), lead(g, v), 0), err));
+    ir_node_kill(node);
+    return TACIT_OK;
+}
+
+tacit_status op_attention_parts_multi(ir_graph *g, ir_node *node, tacit_error *err)
+{
+    ir_value *q = node->inputs[0], *k = input(node, 1), *v = input(node, 2), *bias = input(node, 3);
+    ir_value *mask = input(node, 4), *past_k = input(node, 6), *past_v = input(node, 7);
+    if (!k || !v || q->type.shape.rank != 3)
+        return no_parts(node, "packed inputs", err);
+    if (wants(node, 3))
+        return no_parts(node, "its scores as output", err);
+    bool flat = k->type.shape.rank == 3;
+    const int64_t *qd = q->type.shape.dims, *kd = k->type.shape.dims, *vd = v->type.shape.dims;
+    int64_t heads = ir_attr_int(node, "num_heads", 1), batch = qd[0], sq = qd[1];
+    int64_t d = qd[2] / heads, sk = flat ? kd[1] : kd[2], dv = flat ? vd[2] / heads : vd[3];
+    int64_t past = past_k ? past_k->type.shape.dims[2] : 0, total = past + sk;
+    if (bias && !flat)
+        return no_parts(node, "a bias on keys by head", err);
+    if (mask && !mask_has_parts(mask, batch, sq, total))
+        return no_parts(node, "this form of mask", err);
+    if (bias) {
+        q = op_build2(g, "Add", q, slice(g, bias, 0, 0, heads * d));
+        k = op_build2(g, "Add", k, slice(g, bias, 0, heads * d, 2 * heads * d));
+        v = op_build2(g, "Add", v, slice(g, bias, 0, 2 * heads * d, heads * (2 * d + dv)));
+    }
+    q = to_heads(g, q, batch, sq, heads, d);
+    if (flat) {
+        k = to_heads(g, k, batch, sk, heads, d);
+        v = to_heads(g, v, batch, sk, heads, dv);
+    }
+    if (past_k) {
+        k = concat2(g, past_k, k, 2);
+        v = concat2(g, past_v, v, 2);
+    }
+    double scale = ir_attr_float(node, "scale", 0);
+    core c = {.q = q,
+              .k = k,
+              .v = v,
+              .scale = scale != 0 ? scale : 1 / sqrt((double)d),
+              .causal = ir_attr_int(node, "unidirectional", 0) != 0,
+              .bshd = true,
+              .offset = total - sq};
+    if (mask)
+        c.mask = additive(g, mask, batch, sq, total, node->inputs[0]->type.dtype,
+                          ir_attr_float(node, "mask_filter_value", -10000));
+    c.mask = summed(g, c.mask, input(node, 5));
+    ir_value *y = op_build_reshape(g, build_core(g, &c), 3, (int64_t[]){batch, sq, heads * dv});
+    TRY(op_build_finish(g, node, 0, y, err));
+    TRY(op_build_finish(g, node, 1, k, err));
+    TRY(op_build_finish(g, node, 2, v, err));
+    ir_node_kill(node);
+    return TACIT_OK;
+}
