@@ -49,31 +49,44 @@ typedef struct core {
     int64_t offset;
 } core;
 
+/* Only what differs from the defaults is written. */
+static bool core_attrs(ir_graph *g, ir_node *n, const core *c)
+{
+    return ir_attr_set_float(g, n, "scale", c->scale) &&
+           (c->softcap == 0 || ir_attr_set_float(g, n, "softcap", c->softcap)) &&
+           (!c->causal || ir_attr_set_int(g, n, "causal", 1)) &&
+           (!c->causal || !c->offset || ir_attr_set_int(g, n, "causal_offset", c->offset)) &&
+           (!c->bshd || ir_attr_set_string(g, n, "out_layout", "bshd"));
+}
+
 static ir_value *build_core(ir_graph *g, const core *c)
 {
     ir_value *in[4] = {c->q, c->k, c->v, c->mask};
     if (!c->q || !c->k || !c->v)
         return NULL;
     ir_node *n = ir_node_new(g, "Attention", "tacit", NULL, c->mask ? 4 : 3, in, 1, NULL);
-    if (!n || !ir_attr_set_float(g, n, "scale", c->scale) ||
-        !ir_attr_set_float(g, n, "softcap", c->softcap) ||
-        !ir_attr_set_int(g, n, "causal", c->causal) ||
-        !ir_attr_set_int(g, n, "causal_offset", c->offset) ||
-        !ir_attr_set_string(g, n, "out_layout", c->bshd ? "bshd" : "bhsd"))
+    if (!n || !core_attrs(g, n, c))
         return NULL;
     op_resolve(NULL, n);
     return n->outputs[0];
 }
 
-/* A mask whose last axis is shorter than the keys: the missing ones are hidden. */
+/* A mask as [B,H,Sq,Sk]; where its last axis is shorter than the keys, the missing ones are hidden.
+ */
 static ir_value *widened(ir_graph *g, ir_value *mask, int64_t sk)
 {
     const ir_type *t = &mask->type;
-    int64_t have = t->shape.dims[t->shape.rank - 1];
-    if (have == sk || have == 1)
+    ir_shape rest = {.rank = 4};
+    for (int32_t i = 0; i < 4; i++) {
+        int32_t from = i - (4 - t->shape.rank);
+        rest.dims[i] = from < 0 ? 1 : t->shape.dims[from];
+    }
+    int64_t have = rest.dims[3];
+    if (t->shape.rank < 4) /* kernels read masks of four axes */
+        mask = op_build_reshape(g, mask, 4, rest.dims);
+    if (have == sk || have == 1 || !mask)
         return mask;
-    ir_shape rest = t->shape;
-    rest.dims[rest.rank - 1] = sk - have;
+    rest.dims[3] = sk - have;
     ir_tensor *hidden = ir_tensor_new(g->memory, t->dtype, &rest);
     for (int64_t i = 0; hidden && i < ir_tensor_count(hidden); i++)
         ir_store_f64(t->dtype, hidden->data, i, t->dtype == TACIT_BOOL ? 0 : -INFINITY);
