@@ -70,6 +70,26 @@ typedef struct cpu_gemm_pack_args {
 
 CPU_DECLARE(cpu_gemm_pack_f32);
 
+/* A convolution over few pixels: they are the rows and the channels are the columns, so that
+ * neither is cut in the middle of a vector. The weights are packed as the B of k × channels. Sums
+ * grow as [pixel][channel] in `sums` (CPU_PIXELS_SLACK rows longer than they are), results go to
+ * [channel][pixel]. Tile t: channel block t % col_tiles of image t / col_tiles. */
+enum { CPU_PIXELS_SLACK = 16 };
+typedef struct cpu_pixels_args {
+    const float *x; /* the image, or its padded copy when taps is set */
+    const float *packed, *bias, *residual;
+    float *y, *sums;
+    const int32_t *taps; /* as in cpu_gemm_args; NULL: pointwise */
+    int64_t out_width, pixel_row;
+    int64_t pixels, channels, k;
+    int64_t image_step; /* elements between images of x */
+    int64_t tile_cols;
+    uint32_t col_tiles;
+    cpu_epilogue epilogue; /* bias by row: the channel */
+} cpu_pixels_args;
+
+CPU_DECLARE(cpu_pixels_f32);
+
 /* Columns of a panel and rows of a register tile. */
 static inline int64_t cpu_gemm_width(cpu_isa isa)
 {

@@ -274,6 +274,76 @@ static tacit_status emit_pad(op_lower *c, const cpu_window_pad_args *pad, size_t
     return TACIT_OK;
 }
 
+/* Weights [channels][k] packed as the panels of a k × channels matrix. */
+static const float *pack_weights(op_lower *c, int64_t channels, int64_t k)
+{
+    int64_t width = cpu_gemm_width(c->cpu.isa), panels = (channels + width - 1) / width;
+    float *packed = op_lower_pack(c, (size_t)(panels * width * k) * sizeof *packed);
+    if (!packed)
+        return NULL;
+    cpu_gemm_pack_args a = {c->in[1].constant->data, packed, channels, k, 1, k, 0, k};
+    CPU_PICK(c->cpu.isa, cpu_gemm_pack_f32)(&a, 0, (uint32_t)panels);
+    op_lower_packed_away(c, 1);
+    return packed;
+}
+
+static tacit_status emit_pixels(op_lower *c, const cpu_gemm_args *g, int64_t images,
+                                int64_t image_step, size_t padded)
+{
+    cpu_isa isa = c->cpu.isa;
+    cpu_pixels_args p = {.taps = g->taps,
+                         .out_width = g->out_width,
+                         .pixel_row = g->pixel_row,
+                         .pixels = g->n,
+                         .channels = g->m,
+                         .k = g->k,
+                         .image_step = image_step,
+                         .epilogue = g->epilogue};
+    p.packed = pack_weights(c, p.channels, p.k);
+    if (!p.packed)
+        return TACIT_ERR_MEMORY;
+    /* Windows are packed again for every tile: many channels make that cheap. */
+    int64_t blocks = p.channels / 128 < 1 ? 1 : p.channels / 128, width = cpu_gemm_width(isa);
+    blocks = blocks > 8 ? 8 : blocks;
+    p.tile_cols = ((p.channels + blocks - 1) / blocks + width - 1) / width * width;
+    p.col_tiles = (uint32_t)((p.channels + p.tile_cols - 1) / p.tile_cols);
+    cpu_pixels_args *a =
+        op_lower_thunk(c, CPU_PICK_NAME(isa, pixels_f32), CPU_PICK(isa, cpu_pixels_f32), sizeof *a,
+                       p.col_tiles * (uint32_t)images);
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = p;
+    size_t sums = (size_t)((images * p.pixels + CPU_PIXELS_SLACK) * p.channels) * sizeof(float);
+    if (p.taps)
+        TRY(op_lower_scratch(c, offsetof(cpu_pixels_args, x), padded, false));
+    else
+        TRY(op_lower_in(c, offsetof(cpu_pixels_args, x), 0));
+    TRY(op_lower_scratch(c, offsetof(cpu_pixels_args, sums), op_lower_reserve(c, sums), true));
+    if (op_lower_has(c, 2))
+        TRY(op_lower_in(c, offsetof(cpu_pixels_args, bias), 2));
+    if (op_lower_has(c, 3))
+        TRY(op_lower_in(c, offsetof(cpu_pixels_args, residual), 3));
+    TRY(op_lower_out(c, offsetof(cpu_pixels_args, y), 0));
+    op_lower_cost(c, 2.0 * (double)(images * p.pixels) * (double)(p.channels * p.k),
+                  op_lower_bytes(&c->in[0]) + op_lower_bytes(&c->in[1]) +
+                      op_lower_bytes(&c->out[0]));
+    op_lower_note(c,
+                  "pixels_f32_%s: %lld pixels as rows, %lld channels as columns; gemm_f32 would "
+                  "leave %lld of its last %lld columns unused",
+                  cpu_isa_name(isa), (long long)p.pixels, (long long)p.channels,
+                  (long long)((width - p.pixels % width) % width), (long long)width);
+    return TACIT_OK;
+}
+
+/* Few pixels that do not fill panels, and weights that can be packed for them. */
+static bool suits_pixels(const op_lower *c, const op_conv *conv, int64_t pixels)
+{
+    const ir_tensor *w = c->in[1].constant;
+    int64_t width = cpu_gemm_width(c->cpu.isa), used = (pixels + width - 1) / width * width;
+    return w && w->data && conv->group == 1 && conv->m >= 32 && pixels <= 100 &&
+           used * 10 > pixels * 11;
+}
+
 static tacit_status lower_product(op_lower *c, const op_conv *conv, const plane_window *p)
 {
     int64_t cg = conv->c / conv->group, mg = conv->m / conv->group;
@@ -294,7 +364,9 @@ static tacit_status lower_product(op_lower *c, const op_conv *conv, const plane_
         taps == 1 && p->stride[0] == 1 && p->stride[1] == 1 && pixels == p->in[0] * p->in[1];
     int64_t plane = pixels;
     size_t offset = 0;
-    TRY(space_rows(c, &g, conv->m));
+    bool few = suits_pixels(c, conv, pixels);
+    if (!few)
+        TRY(space_rows(c, &g, conv->m));
     if (!pointwise) {
         cpu_window_pad_args pad = plan_pad(p, conv->n * conv->c);
         plane = pad.height * pad.phases * pad.width;
@@ -307,6 +379,8 @@ static tacit_status lower_product(op_lower *c, const op_conv *conv, const plane_
         g.pixel_row = pad.phases * pad.width * (p->kernel[0] == 1 ? 1 : p->stride[0]);
         TRY(emit_pad(c, &pad, &offset));
     }
+    if (few)
+        return emit_pixels(c, &g, conv->n, conv->c * plane, offset);
     set_batch(&g, conv->n, conv->group, (int64_t[]){0, conv->c * plane, conv->m * pixels},
               (int64_t[]){mg * g.a_row, cg * plane, mg * pixels, mg});
     return emit_product(c, &g, conv->n * conv->group, offset);
