@@ -41,6 +41,7 @@
     ROW(HARD_SWISH, "", "HardSwish")                                                               \
     ROW(IDENTITY, "", "Identity")                                                                  \
     ROW(IF, "", "If")                                                                              \
+    ROW(IS_NAN, "", "IsNaN")                                                                       \
     ROW(LAYER_NORM, "", "LayerNormalization")                                                      \
     ROW(LEAKY_RELU, "", "LeakyRelu")                                                               \
     ROW(LESS, "", "Less")                                                                          \

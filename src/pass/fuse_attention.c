@@ -26,6 +26,7 @@ typedef struct attention {
     ir_value *out;
     double scale, softcap;
     bool causal;
+    bool guarded; /* rows hidden in full become zero */
     int64_t offset, window;
     pass_set nodes;
     const char *why; /* it did not match after all */
@@ -113,18 +114,18 @@ static bool is_large_negative(const ir_value *v)
     return pass_scalar(v, &x) && x <= -1e4;
 }
 
-/* Does every row of the known condition admit some key? Then its fill cannot be seen. */
+/* Does every row of the known mask admit some key? Then what hides a row in full cannot be seen. */
 static bool every_row_open(const ir_value *v)
 {
     const ir_tensor *t = ir_value_known(v);
-    if (!t || t->dtype != TACIT_BOOL || t->shape.rank < 1)
+    if (!t || t->shape.rank < 1)
         return false;
     int64_t width = t->shape.dims[t->shape.rank - 1], count = ir_tensor_count(t);
-    const uint8_t *p = t->data;
     for (int64_t row = 0; row < count; row += width) {
         bool open = false;
-        for (int64_t i = 0; i < width && !open; i++)
-            open = p[row + i] != 0;
+        for (int64_t i = row; i < row + width && !open; i++)
+            open = t->dtype == TACIT_BOOL ? ((const uint8_t *)t->data)[i] != 0
+                                          : ir_load_f64(t->dtype, t->data, i) > -1e4;
         if (!open)
             return false;
     }
@@ -443,6 +444,25 @@ static bool peel_scores(const pass_edit *e, attention *a, ir_value *scores)
     return !a->why;
 }
 
+/* Exporters guard rows that are hidden in full: Where(IsNaN(p), 0, p). Gives p, or `v` itself. */
+static ir_value *peel_guard(const pass_edit *e, ir_value *v, attention *a)
+{
+    ir_node *where = pass_from(e, v, PASS_WHERE);
+    ir_node *test = where ? pass_from(e, where->inputs[0], PASS_IS_NAN) : NULL;
+    if (!test || !pass_scalar_is(where->inputs[1], 0) || where->inputs[2] != test->inputs[0])
+        return v;
+    a->guarded = true;
+    pass_set_add(&a->nodes, where);
+    pass_set_add(&a->nodes, test);
+    return test->inputs[0];
+}
+
+/* The guard has nothing to do: at most one mask, and it hides no row in full. */
+static bool guard_is_idle(const attention *a)
+{
+    return a->n_masks == 0 || (a->n_masks == 1 && every_row_open(a->masks[0]));
+}
+
 static tacit_status fuse_products(pass_edit *e, ir_node *n)
 {
     pass_product second;
@@ -450,7 +470,7 @@ static tacit_status fuse_products(pass_edit *e, ir_node *n)
     ir_value *scores;
     int32_t axis;
     if (!pass_product_read(e, n, &second) ||
-        !pass_match_softmax(e, second.a, &scores, &axis, &a.nodes) || axis != 1)
+        !pass_match_softmax(e, peel_guard(e, second.a, &a), &scores, &axis, &a.nodes) || axis != 1)
         return TACIT_OK;
     pass_set_add(&a.nodes, n);
     if (!pass_epilogue_is_empty(&second.tail) || second.trans_a || second.alpha != 1)
@@ -458,6 +478,8 @@ static tacit_status fuse_products(pass_edit *e, ir_node *n)
     ir_value *v = second.trans_b ? second.b : peel_repeat(e, second.b);
     if (!a.why && peel_scores(e, &a, scores))
         a.why = operand_set(&a.v, v, second.trans_b, 0) ? misfit(&a) : "V is not of rank 2 to 4";
+    if (!a.why && a.guarded && !guard_is_idle(&a))
+        a.why = "rows that the mask may hide in full are set to zero";
     if (a.why) {
         pass_near_miss(e, n, "not fused: %s", a.why);
         return TACIT_OK;
