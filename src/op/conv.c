@@ -7,6 +7,7 @@
 #include "op/gemm.h"
 #include "op/lowerings.h"
 #include "op/values.h"
+#include "op/vjp.h"
 
 tacit_status op_conv_plan(const ir_node *node, const ir_shape *x, const ir_shape *w, op_conv *p,
                           tacit_error *err)
@@ -253,7 +254,8 @@ const op_def op_rows_conv[] = {
      .max_out = 1,
      .infer = conv_infer,
      .eval = conv_eval,
-     .lower = op_lower_conv},
+     .lower = op_lower_conv,
+     .vjp = op_vjp_conv},
     {.name = "ConvInteger",
      .min_in = 2,
      .max_in = 4,
@@ -267,6 +269,7 @@ const op_def op_rows_conv[] = {
      .min_out = 1,
      .max_out = 1,
      .infer = conv_transpose_infer,
-     .eval = conv_transpose_eval},
+     .eval = conv_transpose_eval,
+     .vjp = op_vjp_conv_transpose},
     {0},
 };

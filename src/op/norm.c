@@ -7,6 +7,7 @@
 #include "op/loop.h"
 #include "op/lowerings.h"
 #include "op/values.h"
+#include "op/vjp.h"
 
 typedef struct moments {
     double mean, variance;
@@ -301,7 +302,8 @@ const op_def op_rows_norm[] = {
      .infer = batch_norm_infer,
      .eval = batch_norm_eval,
      .inplace = 1,
-     .lower = op_lower_batch_norm},
+     .lower = op_lower_batch_norm,
+     .vjp = op_vjp_batch_norm},
     {.name = "LayerNormalization",
      .min_in = 2,
      .max_in = 3,

@@ -5,6 +5,7 @@
 
 #include "op/lowerings.h"
 #include "op/values.h"
+#include "op/vjp.h"
 #include "op/window.h"
 
 static tacit_status pool_shape(const op_infer *c, op_window *w, ir_shape *y)
@@ -351,18 +352,21 @@ static tacit_status roi_pool_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define POOL(op, inputs, outputs, infer_rule, eval_rule, lower_rule, accepts_rule)                 \
+#define POOL(op, inputs, outputs, infer_rule, eval_rule, lower_rule, accepts_rule, ...)            \
     {                                                                                              \
         .name = op, .min_in = inputs, .max_in = inputs, .min_out = 1, .max_out = outputs,          \
-        .infer = infer_rule, .eval = eval_rule, .lower = lower_rule, .accepts = accepts_rule       \
+        .infer = infer_rule, .eval = eval_rule, .lower = lower_rule, .accepts = accepts_rule,      \
+        __VA_ARGS__                                                                                \
     }
 
 const op_def op_rows_pool[] = {
-    POOL("MaxPool", 1, 2, max_pool_infer, max_pool_eval, op_lower_pool, NULL),
-    POOL("AveragePool", 1, 1, float_pool_infer, average_pool_eval, op_lower_pool, NULL),
+    POOL("MaxPool", 1, 2, max_pool_infer, max_pool_eval, op_lower_pool, NULL,
+         .vjp = op_vjp_max_pool),
+    POOL("AveragePool", 1, 1, float_pool_infer, average_pool_eval, op_lower_pool, NULL,
+         .vjp = op_vjp_average_pool),
     POOL("LpPool", 1, 1, float_pool_infer, lp_pool_eval, NULL, NULL),
     POOL("GlobalAveragePool", 1, 1, global_infer, global_average_eval, op_lower_reduce,
-         op_accepts_reduce),
+         op_accepts_reduce, .vjp = op_vjp_global_average),
     POOL("GlobalMaxPool", 1, 1, global_infer, global_max_eval, op_lower_reduce, op_accepts_reduce),
     POOL("GlobalLpPool", 1, 1, global_infer, global_lp_eval, NULL, NULL),
     POOL("MaxRoiPool", 2, 1, roi_pool_infer, roi_pool_eval, NULL, NULL),

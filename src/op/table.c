@@ -39,6 +39,7 @@
     F(norm_other)                                                                                  \
     F(pad)                                                                                         \
     F(pool)                                                                                        \
+    F(pool_grad)                                                                                   \
     F(quant)                                                                                       \
     F(random)                                                                                      \
     F(recurrence)                                                                                  \

@@ -20,5 +20,8 @@ op_vjp_fn op_vjp_reduce, op_vjp_softmax, op_vjp_log_softmax, op_vjp_cumsum, op_v
 op_vjp_fn op_vjp_relabel, op_vjp_transpose, op_vjp_expand, op_vjp_concat, op_vjp_split,
     op_vjp_slice, op_vjp_pad, op_vjp_tile, op_vjp_trilu, op_vjp_gather, op_vjp_gather_elements,
     op_vjp_gather_nd, op_vjp_scatter_elements, op_vjp_scatter_nd;
+/* vjp_window.c */
+op_vjp_fn op_vjp_conv, op_vjp_conv_transpose, op_vjp_max_pool, op_vjp_average_pool_grad,
+    op_vjp_average_pool, op_vjp_global_average, op_vjp_batch_norm;
 
 #endif

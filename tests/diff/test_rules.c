@@ -166,6 +166,49 @@ static const rule_case cases[] = {
     {"CumSum",
      "in %a : f64[2,4]\nconst %x : i64[] = [1]\n%y = CumSum(%a, %x) exclusive=1 @n\nout %y", -1, 1},
     {"TopK", "in %a : f64[2,5]\nconst %k : i64[1] = [2]\n%y, %i = TopK(%a, %k) @n\nout %y", -1, 1},
+    {"Conv",
+     "in %a : f64[2,4,5,4]\nin %b : f64[6,2,3,2]\nin %c : f64[6]\n%y = Conv(%a, %b, %c) group=2 "
+     "pads=[1, 0, 1, 1] @n\nout %y",
+     -1, 1},
+    {"Conv",
+     "in %a : f64[1,2,6,5]\nin %b : f64[3,2,2,2]\n%y = Conv(%a, %b) strides=[2, 2] dilations=[1, "
+     "2] "
+     "@n\nout %y",
+     -1, 1},
+    {"Conv", "in %a : f64[2,3,7]\nin %b : f64[2,3,3]\n%y = Conv(%a, %b) strides=[3] @n\nout %y", -1,
+     1},
+    {"ConvTranspose",
+     "in %a : f64[2,4,3,2]\nin %b : f64[4,3,2,3]\nin %c : f64[6]\n%y = ConvTranspose(%a, %b, %c) "
+     "group=2 strides=[2, 1] pads=[0, 1, 1, 1] output_padding=[1, 0] @n\nout %y",
+     -1, 1},
+    {"AveragePoolGrad",
+     "in %a : f64[1,2,4,3]\nin %b : f64[1,2,3,2]\n%y = tacit.AveragePoolGrad(%a, %b) "
+     "kernel_shape=[2, 2] @n\nout %y",
+     -1, 1},
+    {"MaxPool",
+     "in %a : f64[1,2,5,4]\n%y = MaxPool(%a) kernel_shape=[3, 2] strides=[2, 1] pads=[1, 0, 0, 1] "
+     "@n\nout %y",
+     -1, 1},
+    {"AveragePool",
+     "in %a : f64[1,2,5,4]\n%y = AveragePool(%a) kernel_shape=[2, 2] strides=[1, 2] pads=[1, 1, 0, "
+     "0] @n\nout %y",
+     -1, 1},
+    {"AveragePool",
+     "in %a : f64[2,1,4,4]\n%y = AveragePool(%a) kernel_shape=[2, 2] strides=[2, 2] "
+     "count_include_pad=1 pads=[1, 1, 1, 1] @n\nout %y",
+     -1, 1},
+    {"GlobalAveragePool", "in %a : f64[2,3,2,2]\n%y = GlobalAveragePool(%a) @n\nout %y", -1, 1},
+    {"BatchNormalization",
+     "in %a : f64[2,3,2]\nin %b : f64[3]\nin %c : f64[3]\nin %d : f64[3]\nin %e : f64[3]\n%y = "
+     "BatchNormalization(%a, %b, %c, %d, %e) @n\nout %y",
+     0.5, 2},
+    {"LayerNormalization",
+     "in %a : f64[2,5]\nin %b : f64[5]\nin %c : f64[5]\n"
+     "%y = LayerNormalization(%a, %b, %c) stash_type=11 @n\nout %y",
+     -1, 1},
+    {"RMSNormalization",
+     "in %a : f64[2,5]\nin %b : f64[5]\n%y = RMSNormalization(%a, %b) stash_type=11 @n\nout %y", -1,
+     1},
 };
 
 /* Rows whose derivative is a convention, not a limit: checked in test_conventions.c. */
