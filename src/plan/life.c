@@ -136,26 +136,46 @@ static tacit_status measure_live(living *l, arena *memory, tacit_error *err)
     return TACIT_OK;
 }
 
-/* Which positions touch which slot, for the conflict matrix of parallel plans. */
-static tacit_status mark_touches(living *l, arena *memory, tacit_error *err)
+/* Adds `position` to a slot's list; with no list yet, only counts. */
+static void touch(plan_life *life, uint32_t slot, uint32_t position)
+{
+    uint32_t at = life->touch_first[slot + 1]++;
+    if (life->touch)
+        life->touch[at] = position;
+}
+
+static void touch_all(const living *l)
 {
     const plan_work *w = l->w;
-    l->life->touch = ARENA_ARRAY(memory, (size_t)l->life->n_slots * w->row_words + 1u, uint64_t);
-    if (!l->life->touch)
-        return error_memory(err, "the memory plan");
     for (uint32_t g = 0; g < w->n_groups; g++) {
-        uint64_t *row = l->life->touch + (size_t)l->life->slot_of_group[g] * w->row_words;
-        row[w->groups[g].maker / 64] |= 1ull << (w->groups[g].maker % 64);
-        for (uint32_t i = 0; i < w->groups[g].reads; i++) {
-            uint32_t reader = w->readers[w->groups[g].first + i];
-            row[reader / 64] |= 1ull << (reader % 64);
-        }
+        uint32_t slot = l->life->slot_of_group[g];
+        touch(l->life, slot, w->groups[g].maker);
+        for (uint32_t i = 0; i < w->groups[g].reads; i++)
+            touch(l->life, slot, w->readers[w->groups[g].first + i]);
     }
-    for (uint32_t step = 0; step < w->p->n_nodes; step++) {
-        uint32_t slot = l->life->scratch_at[step], position = l->order[step];
-        if (slot != PLAN_NO_SLOT)
-            l->life->touch[(size_t)slot * w->row_words + position / 64] |= 1ull << (position % 64);
+    for (uint32_t step = 0; step < w->p->n_nodes; step++)
+        if (l->life->scratch_at[step] != PLAN_NO_SLOT)
+            touch(l->life, l->life->scratch_at[step], l->order[step]);
+}
+
+/* Which positions touch which slot, for the conflicts of parallel plans: a counting sort. */
+static tacit_status mark_touches(living *l, arena *memory, tacit_error *err)
+{
+    plan_life *life = l->life;
+    life->touch_first = ARENA_ARRAY(memory, life->n_slots + 2u, uint32_t);
+    if (!life->touch_first)
+        return error_memory(err, "the memory plan");
+    touch_all(l);
+    uint32_t total = 0;
+    for (uint32_t i = 1; i <= life->n_slots; i++) {
+        uint32_t count = life->touch_first[i];
+        life->touch_first[i] = total;
+        total += count;
     }
+    life->touch = ARENA_ARRAY(memory, total + 1u, uint32_t);
+    if (!life->touch)
+        return error_memory(err, "the memory plan");
+    touch_all(l);
     return TACIT_OK;
 }
 

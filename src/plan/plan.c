@@ -15,20 +15,22 @@ typedef struct planner {
     tacit_error *err;
 } planner;
 
-enum { SEARCH_VISITS = 100 * 1000, SEARCH_VISITS_PER_NODE = 10 * 1000 };
+enum {
+    SEARCH_VISITS = 100 * 1000,
+    SEARCH_VISITS_PER_NODE = 10 * 1000,
+    MANY_NODES = 3000, /* beyond this, parallel plans (quadratic) try fewer ways */
+};
 
 /* Two slots conflict unless everything that touches one comes, by data, before the maker of the
- * other. */
+ * other; `early` is the one that ends first in this order. */
 static bool is_over_before(const plan_work *w, const plan_life *life, const uint32_t *order,
                            uint32_t early, uint32_t late)
 {
-    if (life->slots[early].death >= w->p->n_nodes)
+    if (life->slots[early].death >= life->slots[late].birth)
         return false;
     uint32_t maker = order[life->slots[late].birth];
-    const uint64_t *touch = life->touch + (size_t)early * w->row_words;
-    const uint64_t *before = w->before + (size_t)maker * w->row_words;
-    for (uint32_t i = 0; i < w->row_words; i++)
-        if (touch[i] & ~before[i])
+    for (uint32_t i = life->touch_first[early]; i < life->touch_first[early + 1]; i++)
+        if (!plan_is_before(w, life->touch[i], maker))
             return false;
     return true;
 }
@@ -134,6 +136,8 @@ static tacit_status try_all(planner *q)
 {
     for (int searching = 0; searching < 2; searching++)
         for (uint32_t i = 0; i < plan_order_count * 2; i++) {
+            if (q->w->p->parallel && q->w->p->n_nodes > MANY_NODES && (i || searching))
+                continue;
             tacit_status status = try_order(q, &plan_orders[i / 2], i % 2 == 0, searching != 0);
             arena_free(q->scratch);
             TRY(status);

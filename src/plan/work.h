@@ -56,7 +56,8 @@ typedef struct plan_life {
     uint32_t *slot_of_group;
     uint32_t *scratch_at; /* by step */
     uint64_t live_bytes;  /* largest live set in the arena */
-    uint64_t *touch;      /* parallel: per slot, bit i: position i touches it */
+    /* Parallel: positions that touch slot i are touch[touch_first[i] … touch_first[i + 1]). */
+    uint32_t *touch, *touch_first;
 } plan_life;
 tacit_status plan_live(const plan_work *w, const uint32_t *order, bool inplace, arena *memory,
                        plan_life *out, tacit_error *err);

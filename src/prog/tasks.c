@@ -9,6 +9,7 @@
 enum {
     CHUNK_NS = 20 * 1000,  /* a task should be worth its scheduling */
     SERIAL_NS = 60 * 1000, /* programs shorter than this run on the calling thread */
+    WORTH_NS = 1000,       /* … and so do those whose thunks are on average shorter than this */
     CHUNKS_PER_THREAD = 4,
     NO_TASK = UINT32_MAX,
 };
@@ -342,7 +343,7 @@ static tacit_status build_all(builder *b)
     double total = 0;
     for (uint32_t i = 0; i < p->n_thunks; i++)
         total += thunk_ns(&p->thunks[i]);
-    b->t->serial = total < SERIAL_NS || b->t->threads < 2;
+    b->t->serial = total < SERIAL_NS || total < (double)p->n_thunks * WORTH_NS || b->t->threads < 2;
     if (b->t->serial)
         return TACIT_OK;
     b->spaces = (void *)ARENA_ARRAY(&b->scratch, p->graph->outputs.count + 1u, segments);
