@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/internal.h"
+#include "diff/diff.h"
 #include "prog/validate.h"
 
 void api_program_retain(const tacit_program *program)
@@ -67,6 +68,7 @@ static tacit_status compile(tacit_program *p, const tacit_compile_options *o, ta
     TRY(bind_dims(p, o, err));
     TRY(ir_graph_sort(p->graph, err));
     TRY(op_infer_graph(p->graph, err));
+    TRY(diff_gradient_nodes(p->graph, err));
     TRY(validate_graph(p->graph, VALIDATE_LOADED, o->validate, &p->log, err));
     TRY(run_passes(p, o, err));
     TRY(validate_graph(p->graph, VALIDATE_PASSED, o->validate, &p->log, err));

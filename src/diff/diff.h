@@ -29,6 +29,10 @@ tacit_status diff_jvp(ir_graph *g, uint32_t n, const char *const *wrt, tacit_err
 tacit_status diff_vmap(ir_graph *g, uint32_t n, const char *const *names, int64_t size,
                        tacit_error *err);
 
+/* Replaces every Gradient node of ai.onnx.preview.training in an inferred graph by the nodes that
+ * compute it; types are inferred anew. */
+tacit_status diff_gradient_nodes(ir_graph *g, tacit_error *err);
+
 /* --- shared by the walkers -------------------------------------------------------------------- */
 /* reach[value id]: does the value depend on a marked one? In: the marks. Arrays have
  * g->values.count entries at the time of the call. */

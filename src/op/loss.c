@@ -218,6 +218,19 @@ static tacit_status adam_eval(op_eval *c)
     return TACIT_OK;
 }
 
+/* --- Gradient: has no value of its own; compiling replaces it (diff_gradient_nodes)
+ * --------------- */
+
+static tacit_status gradient_infer(op_infer *c)
+{
+    for (uint32_t i = 0; i < c->n_out; i++) {
+        if (i >= c->n_in)
+            return error_set(c->err, TACIT_ERR_GRAPH, "%u outputs of %u inputs", c->n_out, c->n_in);
+        c->out[i] = *c->in[i];
+    }
+    return TACIT_OK;
+}
+
 static const char training[] = "ai.onnx.preview.training";
 
 const op_def op_rows_loss[] = {
@@ -259,5 +272,12 @@ const op_def op_rows_loss[] = {
      .max_out = -1,
      .infer = adam_infer,
      .eval = adam_eval},
+    {.name = "Gradient",
+     .domain = training,
+     .min_in = 1,
+     .max_in = -1,
+     .min_out = 1,
+     .max_out = -1,
+     .infer = gradient_infer},
     {0},
 };
