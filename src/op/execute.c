@@ -140,6 +140,9 @@ tacit_status op_execute(const ir_node *node, const ir_tensor *const *inputs, ir_
 {
     if (!node->op || !node->op->eval)
         return op_no_rule(node, "eval", err);
+    tacit_status arity = op_check_arity(node, err); /* nodes of subgraphs were never inferred */
+    if (arity != TACIT_OK)
+        return op_context(node, arity, err);
     arena scratch;
     arena_init(&scratch, env->memory->allocator);
     tacit_status status = execute_in(&scratch, node, inputs, results, env, err);

@@ -51,7 +51,7 @@ static bool inputs_are_static(const ir_node *node)
     return true;
 }
 
-static tacit_status check_arity(const ir_node *n, tacit_error *err)
+tacit_status op_check_arity(const ir_node *n, tacit_error *err)
 {
     const op_def *op = n->op;
     bool in_ok =
@@ -84,6 +84,11 @@ static tacit_status apply_infer(ir_node *node, arena *scratch, arena *memory, ta
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         in[i] = node->inputs[i] ? &node->inputs[i]->type : NULL;
         value[i] = ir_value_known(node->inputs[i]);
+        /* What has no elements is known, whoever makes it. */
+        int64_t count;
+        if (!value[i] && in[i] && ir_type_is_static(in[i]) && in[i]->dtype != TACIT_STRING &&
+            ir_shape_count(&in[i]->shape, &count) && count == 0)
+            value[i] = ir_tensor_new(memory, in[i]->dtype, &in[i]->shape);
     }
     op_infer c = {.node = node,
                   .n_in = node->n_inputs,
@@ -112,7 +117,7 @@ tacit_status op_infer_node(ir_graph *g, ir_node *node, tacit_error *err)
 {
     if (!node->op)
         return op_no_rule(node, "infer", err);
-    tacit_status status = check_arity(node, err);
+    tacit_status status = op_check_arity(node, err);
     bool open = !node->op->infer || !inputs_are_static(node);
     if (status == TACIT_OK && !node->op->infer && !(node->op->flags & (OP_CONTROL | OP_DATA_SHAPE)))
         return op_no_rule(node, "infer", err);

@@ -186,6 +186,8 @@ tacit_status op_bind_symbols(ir_graph *g, uint32_t n, const op_binding *bindings
 /* Types of every value, in order; evaluates small integer values as it goes (value->constant), so
  * that shape arithmetic is known. Values behind data-dependent shapes keep non-static types. */
 tacit_status op_infer_graph(ir_graph *g, tacit_error *err);
+/* Number of inputs and outputs as the row has it, required inputs present. */
+tacit_status op_check_arity(const ir_node *node, tacit_error *err);
 /* Infers one node from its inputs' present types and known values. */
 tacit_status op_infer_node(ir_graph *g, ir_node *node, tacit_error *err);
 /* Runs the node's evaluator on the given inputs (types are inferred from them). Outputs and all

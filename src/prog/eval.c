@@ -48,8 +48,10 @@ static tacit_status settle(const ir_tensor *t, const op_operand *o, void *data, 
     if (t->data == data)
         return TACIT_OK;
     char want[IR_SHAPE_TEXT], got[IR_SHAPE_TEXT];
+    size_t bytes = 0;
     if (t->kind != IR_TENSOR || t->dtype != o->type.dtype ||
-        !ir_shape_equal(&t->shape, &o->type.shape))
+        !ir_shape_equal(&t->shape, &o->type.shape) || !ir_type_bytes(&o->type, &bytes) ||
+        t->bytes != bytes)
         return error_set(err, TACIT_ERR_INTERNAL, "the evaluator made %s where %s was inferred",
                          ir_shape_text(&t->shape, got), ir_shape_text(&o->type.shape, want));
     if (t->bytes)
