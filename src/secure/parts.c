@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Functions out of gates, as several operators need them. */
+#include <math.h>
+
+#include "secure/build.h"
+
+/* ---- sums and products ---- */
+
+static sec_tensor settled(sec_tensor t)
+{
+    t.norm = 0;
+    return t;
+}
+
+sec_tensor sb_add(sec_builder *b, const sec_tensor *x, const sec_tensor *y, int sign)
+{
+    int frac = x->frac > y->frac ? x->frac : y->frac;
+    sec_tensor p = st_lift(b, x, frac), q = st_lift(b, y, frac), r = p;
+    ir_shape shape;
+    if (b->status == TACIT_OK)
+        b->status = ir_shape_broadcast(&x->shape, &y->shape, &shape, b->err);
+    if (b->status != TACIT_OK)
+        return r;
+    p = st_broadcast(b, &p, &shape);
+    q = st_broadcast(b, &q, &shape);
+    r.shape = shape;
+    r.wire = sb_linear(b, 2, (sec_wire_id[]){p.wire, q.wire}, (int64_t[]){1, sign}, 0);
+    r.lo = p.lo + (sign > 0 ? q.lo : -q.hi);
+    r.hi = p.hi + (sign > 0 ? q.hi : -q.lo);
+    r.norm = st_norm(&p) + st_norm(&q);
+    return r;
+}
+
+sec_tensor sb_add_weight(sec_builder *b, const sec_tensor *x, const ir_value *w, double factor)
+{
+    const ir_shape *s = &w->type.shape;
+    size_t count = (size_t)ir_shape_size(s);
+    sec_sizes size = sb_weight_sizes(b, w, s->rank ? (size_t)s->dims[s->rank - 1] : 1,
+                                     s->rank ? count / (size_t)s->dims[s->rank - 1] : 1, NULL);
+    double bound = ldexp(size.max * fabs(factor), x->frac) + 1;
+    sec_tensor t = {.wire = sb_weight(b, w, count, NULL, factor, x->frac),
+                    .shape = *s,
+                    .frac = x->frac,
+                    .lo = -bound,
+                    .hi = bound};
+    return sb_add(b, x, &t, 1);
+}
+
+sec_tensor sb_times_scalar(sec_builder *b, const sec_tensor *x, double c)
+{
+    sec_tensor r = *x;
+    int e;
+    double m = frexp(fabs(c), &e); /* |c| = m 2^e, m in [1/2, 1) */
+    if (c == 0) {
+        r.wire = sb_linear(b, 1, &x->wire, (int64_t[]){0}, 0);
+        r.lo = r.hi = 0;
+        return r;
+    }
+    int digits = m == 0.5 ? 0 : b->p->mode.weight_frac;
+    if (m == 0.5)
+        e--, m = 1;
+    int64_t k = (int64_t)llrint(ldexp(m, digits));
+    r.frac = x->frac + digits - e;
+    if (r.frac < 0) { /* a factor larger than the scale can say */
+        if (r.frac < -40) {
+            sb_fail(b, TACIT_ERR_LIMIT, "node '%s': a factor of %g is out of range", b->node->name,
+                    c);
+            return r;
+        }
+        k <<= -r.frac;
+        r.frac = 0;
+    }
+    if (c < 0)
+        k = -k;
+    if (k != 1)
+        r.wire = sb_linear(b, 1, &x->wire, &k, 0);
+    double f = (double)(k < 0 ? -k : k);
+    r.lo = k < 0 ? -x->hi * f : x->lo * f;
+    r.hi = k < 0 ? -x->lo * f : x->hi * f;
+    r.norm = x->norm * f;
+    return r;
+}
+
+sec_tensor sb_product(sec_builder *b, const sec_tensor *x, const sec_tensor *y)
+{
+    sec_tensor r = *x;
+    ir_shape shape;
+    if (b->status == TACIT_OK)
+        b->status = ir_shape_broadcast(&x->shape, &y->shape, &shape, b->err);
+    if (b->status != TACIT_OK)
+        return r;
+    sec_tensor p = st_broadcast(b, x, &shape), q = st_broadcast(b, y, &shape);
+    r.shape = shape;
+    r.wire = sb_multiply(b, p.wire, q.wire);
+    r.frac = x->frac + y->frac;
+    double corner[] = {x->lo * y->lo, x->lo * y->hi, x->hi * y->lo, x->hi * y->hi};
+    r.lo = fmin(fmin(corner[0], corner[1]), fmin(corner[2], corner[3]));
+    r.hi = fmax(fmax(corner[0], corner[1]), fmax(corner[2], corner[3]));
+    return settled(r);
+}
+
+/* ---- straight pieces ---- */
+
+sec_tensor sb_relu(sec_builder *b, const sec_tensor *x)
+{
+    sec_tensor r = *x;
+    if (x->lo >= 0)
+        return r;
+    unsigned eff = sb_bits(st_bound(x)) + 1;
+    r.wire = sb_gate(b, (fss_gate){.kind = FSS_RELU, .eff_bits = (uint8_t)eff}, 1, &x->wire, eff)
+                 ->out[0];
+    r.lo = 0;
+    r.hi = fmax(x->hi, 0);
+    return r;
+}
+
+static fss_gate pieces(sec_builder *b, unsigned rows, unsigned thresholds, unsigned eff,
+                       int64_t **t, uint64_t **slope, uint64_t **base)
+{
+    *t = sb_alloc(b, thresholds, sizeof **t);
+    *slope = sb_alloc(b, (size_t)rows * (thresholds + 1), sizeof **slope);
+    *base = sb_alloc(b, (size_t)rows * (thresholds + 1), sizeof **base);
+    return (fss_gate){.kind = FSS_PIECES,
+                      .eff_bits = (uint8_t)eff,
+                      .rows = (uint16_t)rows,
+                      .thresholds = (uint16_t)thresholds,
+                      .threshold = *t,
+                      .slope = *slope,
+                      .base = *base};
+}
+
+sec_tensor sb_clip(sec_builder *b, const sec_tensor *x, double low, double high)
+{
+    sec_tensor r = *x;
+    double lo = fmax(ceil(ldexp(low, x->frac)), x->lo),
+           hi = fmin(floor(ldexp(high, x->frac)), x->hi);
+    if (lo <= x->lo && hi >= x->hi)
+        return r;
+    unsigned eff = sb_bits(st_bound(x)) + 1;
+    int64_t *t;
+    uint64_t *slope, *base;
+    fss_gate g = pieces(b, 1, 2, eff, &t, &slope, &base);
+    if (b->status != TACIT_OK)
+        return r;
+    if (hi <= lo)
+        hi = lo + 1;
+    t[0] = (int64_t)lo;
+    t[1] = (int64_t)hi;
+    base[0] = (uint64_t)(int64_t)lo;
+    slope[1] = 1;
+    base[2] = (uint64_t)(int64_t)hi;
+    r.wire = sb_gate(b, g, 1, &x->wire, eff)->out[0];
+    r.lo = lo;
+    r.hi = hi;
+    return settled(r);
+}
+
+/* ---- tournaments ---- */
+
+static uint32_t longest(size_t rows, const uint32_t *offset)
+{
+    uint32_t most = 0;
+    for (size_t i = 0; i < rows; i++)
+        if (offset[i + 1] - offset[i] > most)
+            most = offset[i + 1] - offset[i];
+    return most;
+}
+
+/* One level: pairs of every row, then whoever is left over. */
+typedef struct level {
+    sec_wire_id x, index;
+    uint32_t *offset;
+} level;
+
+static void play(sec_builder *b, level *v, size_t rows, unsigned eff, unsigned index_bits)
+{
+    size_t pairs = 0, total = v->offset[rows], at = 0, to = 0;
+    for (size_t i = 0; i < rows; i++)
+        pairs += (v->offset[i + 1] - v->offset[i]) / 2;
+    int32_t *left = sb_alloc(b, pairs, 4), *right = sb_alloc(b, pairs, 4);
+    int32_t *next = sb_alloc(b, total, 4);
+    uint32_t *offset = sb_alloc(b, rows + 1, 4);
+    if (b->status != TACIT_OK)
+        return;
+    for (size_t i = 0; i < rows; i++) {
+        uint32_t n = v->offset[i + 1] - v->offset[i];
+        offset[i] = (uint32_t)to;
+        for (uint32_t j = 0; j + 1 < n; j += 2) {
+            left[at] = (int32_t)(v->offset[i] + j);
+            right[at] = left[at] + 1;
+            next[to++] = (int32_t)at++;
+        }
+        if (n & 1)
+            next[to++] = (int32_t)(pairs + v->offset[i] + n - 1);
+    }
+    offset[rows] = (uint32_t)to;
+    fss_gate g = {.kind = FSS_MAX, .eff_bits = (uint8_t)eff, .index_bits = (uint8_t)index_bits};
+    sec_wire_id in[4] = {sb_gather(b, 1, &v->x, pairs, left), sb_gather(b, 1, &v->x, pairs, right)};
+    if (index_bits) {
+        in[2] = sb_gather(b, 1, &v->index, pairs, left);
+        in[3] = sb_gather(b, 1, &v->index, pairs, right);
+    }
+    const sec_instr *won = sb_gate(b, g, index_bits ? 4 : 2, in, eff);
+    sec_wire_id winner[2] = {won->out[0], won->out[1]};
+    v->x = sb_gather(b, 2, (sec_wire_id[]){winner[0], v->x}, to, next);
+    if (index_bits)
+        v->index = sb_gather(b, 2, (sec_wire_id[]){winner[1], v->index}, to, next);
+    v->offset = offset;
+}
+
+sec_wire_id sb_row_max(sec_builder *b, sec_wire_id x, size_t rows, const uint32_t *offset,
+                       double bound, sec_wire_id *index)
+{
+    uint32_t most = longest(rows, offset);
+    unsigned index_bits = 0;
+    level v = {.x = x, .offset = (uint32_t *)offset};
+    if (index) {
+        for (index_bits = 1; ((uint32_t)1 << index_bits) < most; index_bits++)
+            ;
+        int64_t *number = sb_alloc(b, offset[rows], sizeof *number);
+        for (size_t i = 0; number && i < rows; i++)
+            for (uint32_t j = offset[i]; j < offset[i + 1]; j++)
+                number[j] = j - offset[i];
+        v.index = sb_const(b, offset[rows], number);
+    }
+    unsigned eff = sb_bits(2 * bound) + 1;
+    while (b->status == TACIT_OK && longest(rows, v.offset) > 1)
+        play(b, &v, rows, eff, index_bits);
+    if (index)
+        *index = v.index;
+    return v.x;
+}
+
+/* ---- smooth activations ---- */
+
+static int activation_kind(const char *name)
+{
+    static const char *const names[] = {"gelu", "gelu_tanh", "silu", "sigmoid", "tanh"};
+    for (int i = 0; i < FSS_ACTIVATIONS; i++)
+        if (strcmp(names[i], name) == 0)
+            return i;
+    return -1;
+}
+
+/* The clip of an activation was built for scale `frac`; this is it for words of `extra` more
+ * fraction bits: thresholds and constants move, slopes stay. */
+static fss_gate finer_clip(sec_builder *b, const fss_gate *clip, unsigned extra, unsigned eff)
+{
+    int64_t *t;
+    uint64_t *slope, *base;
+    unsigned rows = clip->rows ? clip->rows : 1;
+    fss_gate g = pieces(b, rows, clip->thresholds, eff, &t, &slope, &base);
+    if (b->status != TACIT_OK)
+        return g;
+    for (unsigned k = 0; k < clip->thresholds; k++)
+        t[k] = clip->threshold[k] * ((int64_t)1 << extra);
+    for (size_t k = 0; k < (size_t)rows * (clip->thresholds + 1u); k++) {
+        slope[k] = clip->slope ? clip->slope[k] : 0;
+        base[k] = clip->base[k] << extra;
+    }
+    return g;
+}
+
+sec_tensor sb_activation(sec_builder *b, const sec_tensor *in, const char *name)
+{
+    if (strcmp(name, "relu") == 0)
+        return sb_relu(b, in);
+    int kind = activation_kind(name);
+    sec_tensor x = *in, r = *in;
+    int frac = b->p->mode.frac;
+    if (kind < 0) {
+        sb_fail(b, TACIT_ERR_UNSUPPORTED, "Op %s in node '%s' has no secure rule for '%s'",
+                b->node->type, b->node->name, name);
+        return r;
+    }
+    if (x.frac < frac)
+        x = st_lift(b, &x, frac);
+    unsigned extra = (unsigned)(x.frac - frac), eff = sb_bits(st_bound(&x)) + 1;
+    int out_frac = 2 * frac;
+    fss_activation a;
+    if (b->status == TACIT_OK) /* built in the widest ring: words are reduced to the real one */
+        b->status = fss_activation_build((fss_activation_kind)kind, 64, 62, (unsigned)frac, 4, 1,
+                                         (unsigned)out_frac, false, &b->p->memory, &a, b->err);
+    if (b->status != TACIT_OK)
+        return r;
+    double range = ldexp(a.range, x.frac);
+    bool inside = x.lo >= -range && x.hi < ldexp(a.spline.high, x.frac);
+    sec_wire_id c = x.wire, tail = 0;
+    size_t count = sb_wire(b, x.wire)->count;
+    if (!inside) {
+        if (eff < sb_bits(range) + 1)
+            eff = sb_bits(range) + 1;
+        sec_wire_id both = sb_gate(b, finer_clip(b, &a.clip, extra, eff), 1, &x.wire, eff)->out[0];
+        int32_t *first = sb_alloc(b, count, 4), *second = sb_alloc(b, count, 4);
+        for (size_t i = 0; second && i < count; i++) {
+            first[i] = (int32_t)i;
+            second[i] = (int32_t)(count + i);
+        }
+        c = sb_gather(b, 1, &both, count, first);
+        tail = sb_gather(b, 1, &both, count, second);
+    }
+    sec_wire_id low = sb_truncate(b, c, extra, range + 1);
+    sec_wire_id index = sb_shift_low(b, c, extra + a.spline.shift, a.spline.index_bits);
+    r.wire = sb_gate(b, a.gate, 2, (sec_wire_id[]){low, index}, 0)->out[0];
+    r.frac = out_frac;
+    if (!inside) {
+        int up = out_frac - x.frac;
+        if (up < 0) {
+            sb_fail(b, TACIT_ERR_LIMIT, "node '%s': its input's scale 2^-%d is too fine",
+                    b->node->name, x.frac);
+            return r;
+        }
+        r.wire =
+            sb_linear(b, 2, (sec_wire_id[]){r.wire, tail}, (int64_t[]){1, (int64_t)1 << up}, 0);
+    }
+    double unit = ldexp(1, out_frac), slack = unit / 64;
+    bool bounded = kind == FSS_SIGMOID || kind == FSS_TANH;
+    double top = ldexp(fmax(x.hi, 0), out_frac - x.frac);
+    r.hi = (bounded ? fmin(unit, kind == FSS_TANH ? top : unit) : top) + slack;
+    r.lo = (kind == FSS_TANH ? -unit : kind == FSS_SIGMOID ? 0 : -unit / 3) - slack;
+    return settled(r);
+}
+
+/* ---- softmax ---- */
+
+sec_softmax sb_softmax(sec_builder *b, sec_wire_id s, int frac, double bound, size_t rows,
+                       const uint32_t *offset)
+{
+    sec_softmax r = {.frac = 2 * b->p->mode.frac, .inverse_frac = 2 * b->p->mode.frac};
+    size_t count = offset[rows];
+    uint32_t most = longest(rows, offset);
+    sec_wire_id top = sb_row_max(b, s, rows, offset, bound, NULL);
+    int32_t *row = sb_alloc(b, count, 4);
+    for (size_t i = 0; row && i < rows; i++)
+        for (uint32_t j = offset[i]; j < offset[i + 1]; j++)
+            row[j] = (int32_t)i;
+    sec_wire_id spread = sb_gather(b, 1, &top, count, row);
+    sec_wire_id d = sb_linear(b, 2, (sec_wire_id[]){spread, s}, (int64_t[]){1, -1}, 0);
+    /* d lies in [0, 2 bound]; where that is too wide for two tables, everything past 32 is 32 */
+    int int_bits = (int)sb_bits(2 * bound) - 1 - frac, most_frac = b->p->mode.frac;
+    if (int_bits < 1)
+        int_bits = 1;
+    if (int_bits > 12) {
+        int64_t *t;
+        uint64_t *slope, *base;
+        unsigned eff = sb_bits(2 * bound) + 1;
+        fss_gate g = pieces(b, 1, 1, eff, &t, &slope, &base);
+        if (b->status != TACIT_OK)
+            return r;
+        int_bits = 5;
+        t[0] = ((int64_t)1 << (int_bits + frac)) - 1;
+        slope[0] = 1;
+        base[1] = (uint64_t)t[0];
+        d = sb_gate(b, g, 1, &d, eff)->out[0];
+    }
+    int fine = 22 - int_bits < most_frac ? 22 - int_bits : most_frac;
+    if (frac < fine)
+        fine = frac;
+    fss_exp e;
+    if (b->status == TACIT_OK)
+        b->status = fss_exp_build(64, (unsigned)fine, (unsigned)int_bits, (unsigned)r.frac, false,
+                                  &b->p->memory, &e, b->err);
+    if (b->status != TACIT_OK)
+        return r;
+    unsigned extra = (unsigned)(frac - fine);
+    sec_wire_id hi = sb_shift_low(b, d, extra + e.lo_bits, e.hi_bits);
+    sec_wire_id lo = sb_shift_low(b, d, extra, e.lo_bits); /* extra = 0: the low bits themselves */
+    r.e = sb_gate(b, e.gate, 2, (sec_wire_id[]){hi, lo}, 0)->out[0];
+    /* the sum of a row lies in [1, its length] */
+    sec_wire_id sum = sb_sum(b, r.e, rows, offset);
+    unsigned whole = sb_bits((double)most + 1) - 1, segment = 6;
+    while (segment > 2 && whole + segment > 14)
+        segment--;
+    fss_spline inverse = {.fn = fss_recip,
+                          .in_frac = (unsigned)most_frac,
+                          .shift = (unsigned)most_frac - segment,
+                          .index_bits = whole + segment,
+                          .degree = 1,
+                          .out_frac = (unsigned)r.inverse_frac,
+                          .low = 0.9,
+                          .high = ldexp(1, (int)whole)};
+    uint64_t *table = sb_alloc(b, (size_t)2 << inverse.index_bits, 8);
+    fss_error error;
+    if (b->status == TACIT_OK)
+        b->status = fss_spline_build(&inverse, table, &error, b->err);
+    unsigned drop = (unsigned)(r.frac - most_frac);
+    double units = ldexp((double)most + 1, r.frac);
+    sec_wire_id x = sb_truncate(b, sum, drop, units);
+    sec_wire_id at = sb_shift_low(b, sum, drop + inverse.shift, inverse.index_bits);
+    fss_gate g = {
+        .kind = FSS_SPLINE, .index_bits = (uint8_t)inverse.index_bits, .degree = 1, .table = table};
+    r.inverse = sb_gate(b, g, 2, (sec_wire_id[]){x, at}, 0)->out[0];
+    return r;
+}
