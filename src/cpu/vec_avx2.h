@@ -169,6 +169,16 @@ static inline vf vf_load_bf16(const uint16_t *p)
     __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
 }
+static inline vf vf_shift1(vf a, vf b)
+{
+    __m256i middle = _mm256_castps_si256(_mm256_permute2f128_ps(a, b, 0x21));
+    return _mm256_castsi256_ps(_mm256_alignr_epi8(middle, _mm256_castps_si256(a), 4));
+}
+static inline vf vf_shift2(vf a, vf b)
+{
+    __m256i middle = _mm256_castps_si256(_mm256_permute2f128_ps(a, b, 0x21));
+    return _mm256_castsi256_ps(_mm256_alignr_epi8(middle, _mm256_castps_si256(a), 8));
+}
 static inline void vf_deinterleave(vf a, vf b, vf *even, vf *odd)
 {
     __m256 e = _mm256_shuffle_ps(a, b, 0x88), o = _mm256_shuffle_ps(a, b, 0xdd);

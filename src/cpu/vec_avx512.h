@@ -153,6 +153,17 @@ static inline vf vf_load_bf16(const uint16_t *p)
     __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
+/* VL elements of a followed by b, from element 1 or 2 on. */
+static inline vf vf_shift1(vf a, vf b)
+{
+    return _mm512_castsi512_ps(
+        _mm512_alignr_epi32(_mm512_castps_si512(b), _mm512_castps_si512(a), 1));
+}
+static inline vf vf_shift2(vf a, vf b)
+{
+    return _mm512_castsi512_ps(
+        _mm512_alignr_epi32(_mm512_castps_si512(b), _mm512_castps_si512(a), 2));
+}
 /* Elements 0, 2, 4, … and 1, 3, 5, … of a followed by b. */
 static inline void vf_deinterleave(vf a, vf b, vf *even, vf *odd)
 {

@@ -174,6 +174,14 @@ static inline vf vf_load_bf16(const uint16_t *p)
 {
     return (vf)((vi){p[0], p[1], p[2], p[3]} << 16);
 }
+static inline vf vf_shift1(vf a, vf b)
+{
+    return (vf){a[1], a[2], a[3], b[0]};
+}
+static inline vf vf_shift2(vf a, vf b)
+{
+    return (vf){a[2], a[3], b[0], b[1]};
+}
 static inline void vf_deinterleave(vf a, vf b, vf *even, vf *odd)
 {
     *even = (vf){a[0], a[2], b[0], b[2]};
