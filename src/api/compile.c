@@ -83,6 +83,19 @@ static tacit_status compile(tacit_program *p, const tacit_compile_options *o, ta
     return prog_build(p->graph, &options, &p->prog, err);
 }
 
+/* Weights the passes have replaced will not be read by this program: their pages may go. */
+static void drop_unused_weights(const tacit_program *p)
+{
+    const ir_graph *from = p->model->graph;
+    for (uint32_t i = 0; i < from->values.count; i++) {
+        const ir_value *v = from->values.data[i];
+        const ir_value *kept = v->is_initializer ? ir_value_find(p->graph, v->name) : NULL;
+        bool used = kept && kept->constant == v->constant;
+        if (v->is_initializer && v->constant && v->constant->data && !used)
+            api_model_drop_pages((void *)p->model, v->constant->data, v->constant->bytes);
+    }
+}
+
 static tacit_status check_options(const tacit_compile_options *o, tacit_error *err)
 {
     if ((unsigned)o->executor > TACIT_EXEC_TASKS || (unsigned)o->validate > TACIT_VALIDATE_NONE ||
@@ -124,6 +137,7 @@ tacit_status tacit_compile(const tacit_model *model, const tacit_compile_options
         api_program_release(p);
         return status;
     }
+    drop_unused_weights(p);
     *out = p;
     return TACIT_OK;
 }

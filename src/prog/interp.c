@@ -14,7 +14,7 @@ typedef struct maker {
 
 typedef struct frame {
     const interp_part *part;
-    const interp_env *env;
+    interp_env *env;
     arena scratch;          /* everything below */
     const ir_tensor **slot; /* by value id */
     maker *makers;          /* by position in part->nodes */
@@ -126,7 +126,7 @@ static tacit_status run_node(frame *f, uint32_t at, arena *memory)
         m->results = ARENA_ARRAY(&f->scratch, node->n_outputs + 1u, ir_tensor);
         op_exec_env env = {.memory = makes_wanted(f, node) ? memory : &m->memory,
                            .run_graph = interp_run_subgraph,
-                           .runner = (void *)f->env,
+                           .runner = f->env,
                            .step = f->env->step};
         status = m->results ? op_execute(node, in, m->results, &env, f->err)
                             : error_memory(f->err, "the interpreter");
@@ -175,7 +175,7 @@ static tacit_status give_outputs(frame *f, ir_tensor *outputs, arena *memory)
 }
 
 tacit_status interp_run_part(const interp_part *part, ir_tensor *outputs, arena *memory,
-                             const interp_env *env, tacit_error *err)
+                             interp_env *env, tacit_error *err)
 {
     frame f = {.part = part, .env = env, .err = err};
     arena_init(&f.scratch, memory->allocator);
@@ -190,7 +190,7 @@ tacit_status interp_run_part(const interp_part *part, ir_tensor *outputs, arena 
 
 /* Runs a whole graph whose `given` array (by value id) already holds inputs and captures. */
 static tacit_status run_whole(const ir_graph *g, const ir_tensor *const *given, ir_tensor *outputs,
-                              arena *memory, const interp_env *env, tacit_error *err)
+                              arena *memory, interp_env *env, tacit_error *err)
 {
     interp_part part = {.graph = g,
                         .nodes = g->nodes.data,
@@ -202,7 +202,7 @@ static tacit_status run_whole(const ir_graph *g, const ir_tensor *const *given, 
 }
 
 tacit_status interp_run_env(const ir_graph *g, const ir_tensor *const *inputs, ir_tensor *outputs,
-                            arena *memory, const interp_env *env, tacit_error *err)
+                            arena *memory, interp_env *env, tacit_error *err)
 {
     arena scratch;
     arena_init(&scratch, memory->allocator);
@@ -251,8 +251,10 @@ tacit_status interp_run_subgraph(op_eval *c, const ir_graph *sub, uint32_t n_arg
         return error_set(c->err, TACIT_ERR_GRAPH,
                          "subgraph '%s' takes %u values and gives %u, but %u and %u are expected",
                          sub->name, sub->inputs.count, sub->outputs.count, n_args, n_results);
-    const interp_env *outer = c->runner;
-    interp_env env = {.step = c->step, .stop = outer->stop, .stop_context = outer->stop_context};
+    interp_env *outer = c->runner;
+    interp_env env = {.step = hash_mix(c->step, ++outer->drawn),
+                      .stop = outer->stop,
+                      .stop_context = outer->stop_context};
     arena scratch;
     arena_init(&scratch, c->memory->allocator);
     const ir_tensor **given = ARENA_ARRAY(&scratch, sub->values.count + 1u, const ir_tensor *);

@@ -15,6 +15,7 @@ typedef struct interp_env {
     /* Asked before every node; true ends the run with TACIT_ERR_INTERRUPTED. */
     bool (*stop)(void *context);
     void *stop_context;
+    uint64_t drawn; /* subgraphs run so far: random ops in a loop's body must not repeat */
 } interp_env;
 
 /* Runs `g` (sorted, ops resolved) on `inputs`, one per graph input (NULL: its default, where it
@@ -23,7 +24,7 @@ typedef struct interp_env {
 tacit_status interp_run(const ir_graph *g, const ir_tensor *const *inputs, ir_tensor *outputs,
                         arena *memory, uint64_t step, tacit_error *err);
 tacit_status interp_run_env(const ir_graph *g, const ir_tensor *const *inputs, ir_tensor *outputs,
-                            arena *memory, const interp_env *env, tacit_error *err);
+                            arena *memory, interp_env *env, tacit_error *err);
 
 /* A part of a graph: `nodes` in topological order, `given` by value id (NULL: made by the nodes or
  * a known constant), and the values wanted from it. */
@@ -36,7 +37,7 @@ typedef struct interp_part {
     uint32_t n_wanted;
 } interp_part;
 tacit_status interp_run_part(const interp_part *part, ir_tensor *outputs, arena *memory,
-                             const interp_env *env, tacit_error *err);
+                             interp_env *env, tacit_error *err);
 
 /* For op_exec_env.run_graph; `runner` is the interp_env of the outer run (without its watch). */
 tacit_status interp_run_subgraph(op_eval *c, const ir_graph *sub, uint32_t n_args,
