@@ -77,6 +77,14 @@ typedef struct range {
     bool outside; /* caller's input or a constant */
 } range;
 
+/* Do they share a byte? Empty ranges share none. */
+static bool ranges_meet(const range *a, const range *b)
+{
+    uint64_t low = a->begin > b->begin ? a->begin : b->begin;
+    uint64_t high = a->end < b->end ? a->end : b->end;
+    return !a->outside && !b->outside && a->space == b->space && low < high;
+}
+
 /* First and last element a strided value touches, as bytes relative to its first element. */
 static void extent(const ir_value *v, const int64_t *strides, int64_t *low, int64_t *high)
 {
@@ -169,8 +177,7 @@ static tacit_status check_overlap(replay *r, const ir_node *node, uint32_t out, 
         if (!node->inputs[k])
             continue;
         TRY(locate(r, node, node->inputs[k], &from));
-        if (from.outside || from.space != to->space || from.begin >= to->end ||
-            to->begin >= from.end)
+        if (!ranges_meet(&from, to))
             continue;
         bool exact = from.begin == to->begin && from.end == to->end &&
                      r->p->views[node->inputs[k]->id].dense;
@@ -203,7 +210,7 @@ static tacit_status check_scratch(replay *r, uint32_t step)
         if (!v)
             continue;
         TRY(locate(r, node, v, &at));
-        if (!at.outside && at.space == 0 && at.begin < mine.end && mine.begin < at.end)
+        if (ranges_meet(&at, &mine))
             return wrong(r, node, "scratch overlaps", v);
     }
     return take(r, &r->spaces[0], mine.begin, mine.end, GARBAGE);
@@ -225,7 +232,7 @@ static tacit_status write_outputs(replay *r, const ir_node *node)
             if (!node->outputs[j] || r->p->views[node->outputs[j]->id].source)
                 continue;
             TRY(locate(r, node, node->outputs[j], &other));
-            if (other.space == at.space && other.begin < at.end && at.begin < other.end)
+            if (ranges_meet(&other, &at))
                 return wrong(r, node, "two outputs overlap:", v);
         }
         TRY(take(r, &r->spaces[at.space], at.begin, at.end, v->id));
@@ -382,7 +389,7 @@ static tacit_status check_races(replay *r)
                 break;
             uint32_t early = a->step < b->step ? a->step : b->step;
             uint32_t late = a->step < b->step ? b->step : a->step;
-            if (early == late || (!a->write && !b->write))
+            if (early == late || (!a->write && !b->write) || !ranges_meet(&a->at, &b->at))
                 continue;
             if (!(rows[(size_t)late * width + early / 64] >> (early % 64) & 1))
                 return error_set(r->err, TACIT_ERR_INTERNAL,
