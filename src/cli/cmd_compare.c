@@ -253,7 +253,7 @@ int cmd_compare(int argc, char **argv)
         "MODEL --vs reference|ort [options]",
         "Runs the compiled model and another way on the same input, reports the error of every\n"
         "output and the first node where they part. Errors are relative to the larger value, or\n"
-        "to 1 % of the tensor's largest value where both are smaller. Exit 1 when they differ.",
+        "to 5 % of the tensor's largest value where both are smaller. Exit 1 when they differ.",
         options,
         CLI_COUNT(options),
         1,

@@ -318,7 +318,7 @@ bool cli_compare_tensors(const tacit_tensor *a, const tacit_tensor *b, cli_diffe
             out->worst = i;
             continue;
         }
-        double relative = error / fmax(magnitude, scale * 1e-2);
+        double relative = error / fmax(magnitude, scale * 5e-2);
         if (relative > out->max_relative) {
             out->max_relative = relative;
             out->worst = i;
