@@ -6,6 +6,7 @@
 
 #include "op/build.h"
 #include "op/loop.h"
+#include "op/strip.h"
 #include "op/values.h"
 
 static const char microsoft[] = "com.microsoft";
@@ -231,16 +232,18 @@ static tacit_status embed_infer(op_infer *c)
     return TACIT_OK;
 }
 
-/* Adds row `id` of the table in input `table` to `to`. */
-static tacit_status add_row(op_eval *c, uint32_t table, const double *rows, int64_t id, int64_t n,
+/* Adds row `id` of the table in input `table` to `to`, by way of `row`. */
+static tacit_status add_row(op_eval *c, uint32_t table, int64_t id, int64_t n, double *row,
                             double *to)
 {
-    int64_t count = op_in(c, table)->shape.dims[0];
+    const ir_tensor *t = op_in(c, table);
+    int64_t count = t->shape.dims[0];
     if (id < 0 || id >= count)
         return error_set(c->err, TACIT_ERR_VALUE, "index %lld is outside table %u of %lld rows",
                          (long long)id, table, (long long)count);
+    op_strip_load_f64(t->dtype, t->data, id * n, 1, n, row);
     for (int64_t i = 0; i < n; i++)
-        to[i] += rows[id * n + i];
+        to[i] += row[i];
     return TACIT_OK;
 }
 
@@ -249,14 +252,12 @@ static tacit_status embed_eval(op_eval *c)
     const ir_shape *s = &op_in(c, 0)->shape;
     int64_t batch = s->dims[0], length = s->dims[1], n = op_in(c, 2)->shape.dims[1];
     int64_t *ids, *segments, *mask, *positions, *lengths;
-    double *tables[3], *gamma, *beta, *y, epsilon = ir_attr_float(c->node, "epsilon", 1e-12),
-                                          skip[2];
+    double *row, *gamma, *beta, *y, epsilon = ir_attr_float(c->node, "epsilon", 1e-12), skip[2];
     TRY(op_input_i64(c, 0, &ids));
     TRY(op_input_i64(c, 1, &segments));
     TRY(op_input_i64(c, 7, &mask));
     TRY(op_input_i64(c, 8, &positions));
-    for (uint32_t i = 0; i < 3; i++)
-        TRY(op_input_f64(c, 2 + i, &tables[i]));
+    TRY(op_scratch_f64(c, n, &row));
     TRY(op_input_f64(c, 5, &gamma));
     TRY(op_input_f64(c, 6, &beta));
     TRY(op_scratch_f64(c, batch * length * n, &y));
@@ -264,10 +265,10 @@ static tacit_status embed_eval(op_eval *c)
     bool shared = positions && op_in(c, 8)->shape.dims[0] == 1;
     for (int64_t r = 0; r < batch * length; r++) {
         int64_t at = positions ? positions[shared ? r % length : r] : r % length;
-        TRY(add_row(c, 2, tables[0], ids[r], n, y + r * n));
-        TRY(add_row(c, 3, tables[1], at, n, y + r * n));
+        TRY(add_row(c, 2, ids[r], n, row, y + r * n));
+        TRY(add_row(c, 3, at, n, row, y + r * n));
         if (segments)
-            TRY(add_row(c, 4, tables[2], segments[r], n, y + r * n));
+            TRY(add_row(c, 4, segments[r], n, row, y + r * n));
         lengths[r / length] += mask && mask[r] != 0;
     }
     op_output_f64(c, 2, y);

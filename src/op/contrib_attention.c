@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "op/attention.h"
+#include "op/build.h"
 #include "op/rotary.h"
 #include "op/values.h"
 
@@ -452,6 +453,35 @@ static tacit_status rotary_eval(op_eval *c)
     return TACIT_OK;
 }
 
+/* ONNX's RotaryEmbedding, which has kernels. */
+static tacit_status rotary_decompose(ir_graph *g, ir_node *node, tacit_error *err)
+{
+    ir_value *x = node->inputs[0], *ids = node->inputs[1];
+    const ir_shape *s = &x->type.shape;
+    int64_t heads, d, half;
+    TRY(rotary_sizes(node, s, &node->inputs[2]->type.shape, &heads, &d, &half, err));
+    ir_shape places = ir_shape_of(2, (int64_t[]){s->dims[0], s->dims[s->rank == 4 ? 2 : 1]});
+    if (ir_shape_size(&ids->type.shape) == 1 && ir_shape_size(&places) != 1) { /* where to start */
+        ir_tensor *steps = ir_tensor_new(g->memory, ids->type.dtype, &places);
+        for (int64_t i = 0; steps && i < ir_tensor_count(steps); i++)
+            ir_store_i64(steps->dtype, steps->data, i, i % places.dims[1]);
+        ids = steps ? op_build2(g, "Add", op_build_reshape(g, ids, 2, (int64_t[]){1, 1}),
+                                ir_constant_new(g, "steps", steps))
+                    : NULL;
+    } else if (ids->type.shape.rank != 2) {
+        ids = op_build_reshape(g, ids, 2, places.dims);
+    }
+    ir_value *in[4] = {x, node->inputs[2], node->inputs[3], ids};
+    ir_node *n = ids ? op_node(g, "RotaryEmbedding", NULL, 4, in) : NULL;
+    if (!n || !ir_attr_set_int(g, n, "num_heads", heads) ||
+        !ir_attr_set_int(g, n, "rotary_embedding_dim", 2 * half) ||
+        !ir_attr_set_int(g, n, "interleaved", ir_attr_int(node, "interleaved", 0)))
+        return error_memory(err, "decomposing a node");
+    TRY(op_build_finish(g, node, 0, n->outputs[0], err));
+    ir_node_kill(node);
+    return TACIT_OK;
+}
+
 const op_def op_rows_contrib_attention[] = {
     {.name = "Attention",
      .domain = microsoft,
@@ -479,6 +509,7 @@ const op_def op_rows_contrib_attention[] = {
      .max_out = 1,
      .infer = rotary_infer,
      .eval = rotary_eval,
+     .decompose = rotary_decompose,
      .inplace = 1},
     {0},
 };

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "op/build.h"
 #include "op/rotary.h"
 #include "op/values.h"
 #include "op/window.h"
@@ -63,6 +64,52 @@ static tacit_status rope_eval(op_eval *c)
     return TACIT_OK;
 }
 
+/* RotaryEmbedding, which has kernels, on [B,S,H·D] with one table row per position. */
+static ir_value *build_rotary(ir_graph *g, ir_value *x, ir_value *cosine, ir_value *sine,
+                              int64_t batch, int64_t positions, int64_t heads, int64_t rotated,
+                              bool interleaved)
+{
+    ir_shape shape = ir_shape_of(2, (int64_t[]){batch, positions});
+    ir_tensor *ids = ir_tensor_new(g->memory, TACIT_I64, &shape);
+    for (int64_t i = 0; ids && i < batch * positions; i++)
+        ((int64_t *)ids->data)[i] = i % positions;
+    ir_value *in[4] = {x, cosine, sine, ids ? ir_constant_new(g, "positions", ids) : NULL};
+    if (!in[0] || !in[1] || !in[2] || !in[3])
+        return NULL;
+    ir_node *n = op_node(g, "RotaryEmbedding", NULL, 4, in);
+    return n && ir_attr_set_int(g, n, "num_heads", heads) &&
+                   ir_attr_set_int(g, n, "rotary_embedding_dim", rotated) &&
+                   ir_attr_set_int(g, n, "interleaved", interleaved)
+               ? n->outputs[0]
+               : NULL;
+}
+
+/* The rows and columns of a table that are used. */
+static ir_value *cut_table(ir_graph *g, ir_value *table, const rope *r)
+{
+    int64_t from[2] = {r->offset, 0}, to[2] = {r->offset + r->positions, r->rotated / 2};
+    return op_build3(g, "Slice", table, op_build_ints(g, 2, from), op_build_ints(g, 2, to));
+}
+
+static tacit_status rope_decompose(ir_graph *g, ir_node *node, tacit_error *err)
+{
+    ir_value *x = node->inputs[0];
+    const ir_shape s = x->type.shape;
+    rope r;
+    TRY(rope_read(node, &s, &node->inputs[1]->type.shape, &r, err));
+    if (r.rotated == 0)
+        return error_set(err, TACIT_ERR_UNSUPPORTED, "a rotation of nothing has no simpler form");
+    int64_t whole[3] = {r.batch, r.positions, r.heads * r.d};
+    ir_value *y = build_rotary(g, s.rank == 3 ? x : op_build_reshape(g, x, 3, whole),
+                               cut_table(g, node->inputs[1], &r), cut_table(g, node->inputs[2], &r),
+                               r.batch, r.positions, r.heads, r.rotated, false);
+    if (s.rank != 3)
+        y = op_build_reshape(g, y, s.rank, s.dims);
+    TRY(op_build_finish(g, node, 0, y, err));
+    ir_node_kill(node);
+    return TACIT_OK;
+}
+
 /* --- AxialRope2d(x [B,S,H·D])
  * ------------------------------------------------------------------------- S = end_x·end_y·repeat;
  * position s lies at column s mod end_x, row s/end_x (mod the grid). The first half of a head's
@@ -99,6 +146,14 @@ static tacit_status axial_infer(op_infer *c)
     return op_infer_same(c);
 }
 
+/* The angle of pair j at position `at`. */
+static double axial_angle(const axial *a, int64_t at, int64_t j)
+{
+    int64_t place = at % (a->end_x * a->end_y), quarter = a->d / 4;
+    int64_t t = j < quarter ? place % a->end_x : place / a->end_x;
+    return (double)t * pow(a->theta, -4.0 * (double)(j % quarter) / (double)a->d);
+}
+
 static tacit_status axial_eval(op_eval *c)
 {
     const ir_shape *s = &op_in(c, 0)->shape;
@@ -109,10 +164,8 @@ static tacit_status axial_eval(op_eval *c)
     TRY(op_scratch_f64(c, a.d / 2, &cosine));
     TRY(op_scratch_f64(c, a.d / 2, &sine));
     for (int64_t at = 0; at < s->dims[0] * s->dims[1]; at++) {
-        int64_t place = at % s->dims[1] % (a.end_x * a.end_y), quarter = a.d / 4;
         for (int64_t j = 0; j < a.d / 2; j++) {
-            int64_t t = j < quarter ? place % a.end_x : place / a.end_x;
-            double angle = (double)t * pow(a.theta, -4.0 * (double)(j % quarter) / (double)a.d);
+            double angle = axial_angle(&a, at % s->dims[1], j);
             cosine[j] = cos(angle);
             sine[j] = sin(angle);
         }
@@ -120,6 +173,28 @@ static tacit_status axial_eval(op_eval *c)
             op_rotate(x + (at * a.heads + h) * a.d, a.d / 2, true, cosine, sine);
     }
     op_output_f64(c, 0, x);
+    return TACIT_OK;
+}
+
+static tacit_status axial_decompose(ir_graph *g, ir_node *node, tacit_error *err)
+{
+    ir_value *x = node->inputs[0], *table[2];
+    const ir_shape *s = &x->type.shape;
+    axial a;
+    TRY(axial_read(node, s, &a, err));
+    ir_shape shape = ir_shape_of(2, (int64_t[]){s->dims[1], a.d / 2});
+    for (int k = 0; k < 2; k++) {
+        ir_tensor *t = ir_tensor_new(g->memory, x->type.dtype, &shape);
+        for (int64_t i = 0; t && i < ir_tensor_count(t); i++) {
+            double angle = axial_angle(&a, i / (a.d / 2), i % (a.d / 2));
+            ir_store_f64(t->dtype, t->data, i, k ? sin(angle) : cos(angle));
+        }
+        table[k] = t ? ir_constant_new(g, k ? "sine" : "cosine", t) : NULL;
+    }
+    ir_value *y =
+        build_rotary(g, x, table[0], table[1], s->dims[0], s->dims[1], a.heads, a.d, true);
+    TRY(op_build_finish(g, node, 0, y, err));
+    ir_node_kill(node);
     return TACIT_OK;
 }
 
@@ -162,6 +237,24 @@ static tacit_status layer_norm2d_eval(op_eval *c)
     return TACIT_OK;
 }
 
+/* LayerNormalization with the channels moved to the end and back. */
+static tacit_status layer_norm2d_decompose(ir_graph *g, ir_node *node, tacit_error *err)
+{
+    int32_t rank = node->inputs[0]->type.shape.rank;
+    int64_t last[IR_MAX_RANK], back[IR_MAX_RANK];
+    for (int32_t i = 0; i < rank; i++) {
+        last[i] = i == 0 ? 0 : i == rank - 1 ? 1 : i + 1;
+        back[last[i]] = i;
+    }
+    ir_value *x = op_build_transpose(g, node->inputs[0], rank, last);
+    ir_value *y = op_build3(g, "LayerNormalization", x, node->inputs[1], node->inputs[2]);
+    if (y && !ir_attr_set_float(g, y->producer, "epsilon", ir_attr_float(node, "epsilon", 1e-5)))
+        y = NULL;
+    TRY(op_build_finish(g, node, 0, op_build_transpose(g, y, rank, back), err));
+    ir_node_kill(node);
+    return TACIT_OK;
+}
+
 /* --- BatchNormLast(x […,C], scale, bias, mean, variance [C]): the channel is the last axis
  * ------------- */
 
@@ -189,6 +282,18 @@ static tacit_status batch_last_eval(op_eval *c)
         v[0][i] = (v[0][i] - v[3][k]) / sqrt(v[4][k] + epsilon) * v[1][k] + v[2][k];
     }
     op_output_f64(c, 0, v[0]);
+    return TACIT_OK;
+}
+
+static tacit_status batch_last_decompose(ir_graph *g, ir_node *node, tacit_error *err)
+{
+    ir_value *const *in = node->inputs;
+    ir_value *epsilon = op_build_scalar(g, in[0]->type.dtype, ir_attr_float(node, "epsilon", 1e-5));
+    ir_value *deviation = op_build1(g, "Sqrt", op_build2(g, "Add", in[4], epsilon));
+    ir_value *scale = op_build2(g, "Div", in[1], deviation);
+    ir_value *y = op_build2(g, "Mul", op_build2(g, "Sub", in[0], in[3]), scale);
+    TRY(op_build_finish(g, node, 0, op_build2(g, "Add", y, in[2]), err));
+    ir_node_kill(node);
     return TACIT_OK;
 }
 
@@ -227,17 +332,18 @@ static tacit_status im2col_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define ROW(op, inputs, infer_rule, eval_rule, place, ...)                                         \
+#define ROW(op, inputs, infer_rule, eval_rule, decompose_rule, place)                              \
     {                                                                                              \
         .name = op, .domain = "tacit", .min_in = inputs, .max_in = inputs, .min_out = 1,           \
-        .max_out = 1, .infer = infer_rule, .eval = eval_rule, .inplace = place, __VA_ARGS__        \
+        .max_out = 1, .infer = infer_rule, .eval = eval_rule, .decompose = decompose_rule,         \
+        .inplace = place                                                                           \
     }
 
 const op_def op_rows_vision[] = {
-    ROW("Rope", 3, rope_infer, rope_eval, 1),
-    ROW("AxialRope2d", 1, axial_infer, axial_eval, 1),
-    ROW("LayerNorm2d", 3, layer_norm2d_infer, layer_norm2d_eval, 1),
-    ROW("BatchNormLast", 5, batch_last_infer, batch_last_eval, 1),
-    ROW("Im2Col", 1, im2col_infer, im2col_eval, 0),
+    ROW("Rope", 3, rope_infer, rope_eval, rope_decompose, 1),
+    ROW("AxialRope2d", 1, axial_infer, axial_eval, axial_decompose, 1),
+    ROW("LayerNorm2d", 3, layer_norm2d_infer, layer_norm2d_eval, layer_norm2d_decompose, 1),
+    ROW("BatchNormLast", 5, batch_last_infer, batch_last_eval, batch_last_decompose, 1),
+    ROW("Im2Col", 1, im2col_infer, im2col_eval, NULL, 0),
     {0},
 };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "op/build.h"
 #include "op/gemm.h"
 #include "op/gguf.h"
 #include "op/strip.h"
@@ -267,6 +268,18 @@ static tacit_status lora_eval(op_eval *c)
     return TACIT_OK;
 }
 
+static tacit_status lora_decompose(ir_graph *g, ir_node *node, tacit_error *err)
+{
+    ir_value *x = node->inputs[0],
+             *scale = op_build_scalar(g, x->type.dtype, ir_attr_float(node, "scale", 1));
+    ir_value *low = op_build2(g, "Mul", op_build2(g, "MatMul", x, node->inputs[2]), scale);
+    ir_value *y = op_build2(g, "Add", op_build2(g, "MatMul", x, node->inputs[1]),
+                            op_build2(g, "MatMul", low, node->inputs[3]));
+    TRY(op_build_finish(g, node, 0, y, err));
+    ir_node_kill(node);
+    return TACIT_OK;
+}
+
 /* --- GroupedMatMul(x [m,k], W [E,k,n], ids [m]): row i times matrix ids[i]
  * --------------------------- With scheme "gguf", W is the experts' packed bytes one after the
  * other. */
@@ -415,7 +428,7 @@ static tacit_status route_eval(op_eval *c)
 const op_def op_rows_weights[] = {
     ROW("DequantMatMul", 2, 4, 1, dequant_infer, dequant_eval),
     ROW("DequantizeGguf", 1, 1, 1, unpack_infer, unpack_eval),
-    ROW("LoraMatMul", 4, 4, 1, lora_infer, lora_eval),
+    ROW("LoraMatMul", 4, 4, 1, lora_infer, lora_eval, .decompose = lora_decompose),
     ROW("GroupedMatMul", 3, 3, 1, grouped_infer, grouped_eval),
     ROW("MoeRoute", 1, 1, 2, route_infer, route_eval),
     {0},

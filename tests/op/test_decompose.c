@@ -275,9 +275,63 @@ static void contributed_attention_in_parts(void **state)
         check(&t, past ? 3 : 1, 1e-5);
     }
     one_node t;
+    for (int k = 0; k < 4; k++) {
+        bool start = k & 1, by_head = k & 2;
+        one_node_begin(&t, "com.microsoft", "RotaryEmbedding");
+        add(&t, &v, by_head ? 4 : 3, by_head ? (int64_t[]){2, 3, 4, 8} : (int64_t[]){2, 4, 24});
+        if (start)
+            one_node_in(&t, TACIT_I64, DIMS(1), (double[]){5});
+        else
+            one_node_in(&t, TACIT_I64, DIMS(2, 4), (double[]){3, 1, 4, 1, 5, 8, 2, 6});
+        add(&t, &v, DIMS(9, by_head ? 3 : 4));
+        add(&t, &v, DIMS(9, by_head ? 3 : 4));
+        one_node_int(&t, "interleaved", by_head);
+        check(&t, 1, 1e-5);
+    }
     one_node_begin(&t, "", "SimplifiedLayerNormalization");
     add(&t, &v, DIMS(2, 3, 4));
     add(&t, &v, DIMS(4));
+    check(&t, 1, 1e-5);
+}
+
+static void families_in_parts(void **state)
+{
+    (void)state;
+    random_inputs v = {rng_seed(7), {0}};
+    one_node t;
+    for (int flat = 0; flat < 2; flat++) {
+        one_node_begin(&t, "tacit", "Rope");
+        add(&t, &v, flat ? 2 : 3, flat ? (int64_t[]){3, 16} : (int64_t[]){2, 3, 16});
+        add(&t, &v, DIMS(5, 4));
+        add(&t, &v, DIMS(5, 4));
+        one_node_int(&t, "head_dim", 8);
+        one_node_int(&t, "rotated", flat ? 8 : 4);
+        one_node_int(&t, "offset", 2);
+        check(&t, 1, 1e-5);
+    }
+    one_node_begin(&t, "tacit", "AxialRope2d");
+    add(&t, &v, DIMS(2, 12, 16));
+    one_node_int(&t, "head_dim", 8);
+    one_node_int(&t, "end_x", 3);
+    one_node_int(&t, "end_y", 2);
+    check(&t, 1, 1e-5);
+    one_node_begin(&t, "tacit", "LayerNorm2d");
+    add(&t, &v, DIMS(2, 5, 3, 4));
+    add(&t, &v, DIMS(5));
+    add(&t, &v, DIMS(5));
+    check(&t, 1, 1e-5);
+    one_node_begin(&t, "tacit", "BatchNormLast");
+    add(&t, &v, DIMS(2, 3, 2));
+    for (int i = 0; i < 3; i++)
+        add(&t, &v, DIMS(2));
+    one_node_in(&t, TACIT_F32, DIMS(2), (double[]){.5, 2});
+    check(&t, 1, 1e-5);
+    one_node_begin(&t, "tacit", "LoraMatMul");
+    add(&t, &v, DIMS(2, 3, 4));
+    add(&t, &v, DIMS(4, 5));
+    add(&t, &v, DIMS(4, 2));
+    add(&t, &v, DIMS(2, 5));
+    one_node_float(&t, "scale", 0.5);
     check(&t, 1, 1e-5);
 }
 
@@ -289,6 +343,7 @@ int main(void)
         cmocka_unit_test(fused_attention_and_norm),
         cmocka_unit_test(contributed_ops),
         cmocka_unit_test(attention_in_parts),
+        cmocka_unit_test(families_in_parts),
         cmocka_unit_test(contributed_attention_in_parts),
     };
     return cmocka_run_group_tests_name("op decompose", tests, NULL, NULL);
