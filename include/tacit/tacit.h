@@ -140,6 +140,29 @@ TACIT_API TACIT_MUST_USE tacit_status tacit_grad(const tacit_model *model, uint3
                                                  const char *const *wrt,
                                                  const tacit_grad_options *options,
                                                  tacit_model **out, tacit_error *err);
+/* Training: one step as a model. */
+typedef enum tacit_optimizer { TACIT_SGD, TACIT_ADAM, TACIT_ADAMW } tacit_optimizer;
+typedef struct tacit_train_options {
+    const tacit_dim *dims;
+    uint32_t n_dims;
+    uint32_t output; /* which output is the loss: one number */
+    tacit_optimizer optimizer;
+    double momentum;              /* SGD (default 0: plain) */
+    double beta1, beta2, epsilon; /* Adam and AdamW; 0: 0.9, 0.999, 1e-8 */
+    double weight_decay;          /* AdamW: decoupled; otherwise added to the gradients */
+    double clip_norm;             /* longest allowed gradient, all parameters together; 0: any */
+    double loss_scale;            /* for f16; 0: none. A step that overflows changes nothing */
+    const tacit_log *log;
+} tacit_train_options;
+
+/* Inputs: the model's, the parameters (inputs or weights of the model, by name), learning_rate,
+ * step (Adam: 1, 2, …), and the optimiser's state: NAME.momentum, or NAME.mean and NAME.square.
+ * Outputs: the loss, NAME.next of every parameter, then of the state in the same order. Parameters
+ * are read while others are written: alternate between two sets of buffers. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_train_step(const tacit_model *model, uint32_t n,
+                                                       const char *const *params,
+                                                       const tacit_train_options *options,
+                                                       tacit_model **out, tacit_error *err);
 /* Forward mode: outputs are the model's, then their tangents; every name in `wrt` gets an input
  * tangent_<name>. */
 TACIT_API TACIT_MUST_USE tacit_status tacit_jvp(const tacit_model *model, uint32_t n,

@@ -54,6 +54,35 @@ tacit_status tacit_grad(const tacit_model *model, uint32_t n, const char *const 
     return finish(m, status, out);
 }
 
+tacit_status tacit_train_step(const tacit_model *model, uint32_t n, const char *const *params,
+                              const tacit_train_options *options, tacit_model **out,
+                              tacit_error *err)
+{
+    static const tacit_train_options defaults = {0};
+    const tacit_train_options *o = options ? options : &defaults;
+    if (!model || !out || (n && !params))
+        return error_set(err, TACIT_ERR_ARGUMENT, "tacit_train_step: a NULL argument");
+    *out = NULL;
+    if ((unsigned)o->optimizer > TACIT_ADAMW)
+        return error_set(err, TACIT_ERR_ARGUMENT, "tacit_train_step: unknown optimizer %d",
+                         (int)o->optimizer);
+    tacit_model *m = NULL;
+    tacit_status status = begin(model, o->dims, o->n_dims, &m, err);
+    diff_train_options train = {.output = o->output,
+                                .kind = (diff_optimizer)o->optimizer,
+                                .momentum = o->momentum,
+                                .beta1 = o->beta1 != 0 ? o->beta1 : 0.9,
+                                .beta2 = o->beta2 != 0 ? o->beta2 : 0.999,
+                                .epsilon = o->epsilon != 0 ? o->epsilon : 1e-8,
+                                .weight_decay = o->weight_decay,
+                                .clip_norm = o->clip_norm,
+                                .loss_scale = o->loss_scale,
+                                .log = o->log ? o->log : &model->log};
+    if (status == TACIT_OK)
+        status = diff_train(m->graph, n, params, &train, err);
+    return finish(m, status, out);
+}
+
 tacit_status tacit_jvp(const tacit_model *model, uint32_t n, const char *const *wrt,
                        const tacit_dim *dims, uint32_t n_dims, tacit_model **out, tacit_error *err)
 {

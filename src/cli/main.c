@@ -20,6 +20,7 @@ static const struct {
     {"profile", cmd_profile, "where the time of a run goes"},
     {"run", cmd_run, "run a model once"},
     {"show", cmd_show, "the graph, the passes, the memory plan, the program"},
+    {"train", cmd_train, "train a small network on drawn digits"},
     {NULL, NULL, NULL}, /* rows in alphabetical order above this one */
 };
 

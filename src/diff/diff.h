@@ -12,6 +12,7 @@ typedef struct diff_grad_options {
     uint32_t output; /* which graph output is the loss */
     bool with_loss;  /* outputs: [loss, gradients…] instead of [gradients…] */
     bool ones_seed;  /* seed the loss with ones instead of an input named d_output */
+    double seed;     /* with ones_seed: this number instead of one; 0 means one */
     const tacit_log *log;
 } diff_grad_options;
 
@@ -19,6 +20,24 @@ typedef struct diff_grad_options {
  * A value that does not reach the loss gets zeros, with a warning. */
 tacit_status diff_grad(ir_graph *g, uint32_t n, const char *const *wrt,
                        const diff_grad_options *options, tacit_error *err);
+
+typedef enum diff_optimizer { DIFF_SGD, DIFF_ADAM, DIFF_ADAMW } diff_optimizer;
+typedef struct diff_train_options {
+    uint32_t output; /* which graph output is the loss: one number */
+    diff_optimizer kind;
+    double momentum;              /* SGD; 0: no state */
+    double beta1, beta2, epsilon; /* Adam, AdamW */
+    double weight_decay;          /* AdamW: decoupled; otherwise added to gradients */
+    double clip_norm;             /* of all gradients together; 0: not clipped */
+    double loss_scale; /* 0: none; steps whose scaled gradients overflow change nothing */
+    const tacit_log *log;
+} diff_train_options;
+
+/* One training step. The values named in `params` (inputs or weights) become inputs; inputs
+ * learning_rate, step (Adam: counts from 1) and the optimiser's state (NAME.momentum, or NAME.mean
+ * and NAME.square) are added. Outputs: loss, NAME.next…, then the state's in the same order. */
+tacit_status diff_train(ir_graph *g, uint32_t n, const char *const *params,
+                        const diff_train_options *options, tacit_error *err);
 
 /* Forward mode. Outputs become [primal outputs…, tangent outputs…]; every name in `wrt` gets an
  * input tangent_<name>. */

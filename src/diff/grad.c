@@ -40,7 +40,8 @@ static tacit_status seed(reverse *r, ir_value *loss, const diff_grad_options *o)
     ir_value *start;
     if (o->ones_seed) {
         op_diff c = {.graph = r->graph, .node = loss->producer, .err = r->err};
-        start = op_diff_expand(&c, op_diff_scalar(&c, loss->type.dtype, 1), &loss->type.shape);
+        start = op_diff_expand(&c, op_diff_scalar(&c, loss->type.dtype, o->seed != 0 ? o->seed : 1),
+                               &loss->type.shape);
         if (c.status != TACIT_OK)
             return c.status;
     } else {

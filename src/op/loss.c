@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "op/values.h"
+#include "op/vjp.h"
 
 /* --- NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss ----------------------------------------
  */
@@ -240,14 +241,16 @@ const op_def op_rows_loss[] = {
      .min_out = 1,
      .max_out = 1,
      .infer = loss_infer,
-     .eval = nll_eval},
+     .eval = nll_eval,
+     .vjp = op_vjp_nll},
     {.name = "SoftmaxCrossEntropyLoss",
      .min_in = 2,
      .max_in = 3,
      .min_out = 1,
      .max_out = 2,
      .infer = loss_infer,
-     .eval = cross_entropy_eval},
+     .eval = cross_entropy_eval,
+     .vjp = op_vjp_cross_entropy},
     {.name = "Adagrad",
      .domain = training,
      .min_in = 5,

@@ -23,5 +23,7 @@ op_vjp_fn op_vjp_relabel, op_vjp_transpose, op_vjp_expand, op_vjp_concat, op_vjp
 /* vjp_window.c */
 op_vjp_fn op_vjp_conv, op_vjp_conv_transpose, op_vjp_max_pool, op_vjp_average_pool_grad,
     op_vjp_average_pool, op_vjp_global_average, op_vjp_batch_norm;
+/* vjp_loss.c */
+op_vjp_fn op_vjp_nll, op_vjp_cross_entropy;
 
 #endif

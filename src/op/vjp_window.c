@@ -196,6 +196,35 @@ static ir_node *sibling(op_diff *c, const char *type, const char *domain, uint32
     return c->status == TACIT_OK ? n : NULL;
 }
 
+/* Windows side by side: what equals its window's maximum shares the cotangent. x as [N, C, H/k, k,
+ * …]; NULL where windows overlap or leave something out. */
+static ir_value *tiled_max_grad(op_diff *c, ir_value *x, ir_value *g)
+{
+    op_window w;
+    c->status = op_window_read(c->node, &x->type.shape, NULL, &w, c->err);
+    ir_shape blocks = {.rank = 2 + 2 * w.rank,
+                       .dims = {x->type.shape.dims[0], x->type.shape.dims[1]}};
+    ir_shape one = blocks;
+    int64_t axes[IR_MAX_RANK];
+    if (c->status != TACIT_OK || blocks.rank > IR_MAX_RANK)
+        return NULL;
+    for (int32_t i = 0; i < w.rank; i++) {
+        if (w.stride[i] != w.kernel[i] || w.dilation[i] != 1 || w.pad_begin[i] || w.pad_end[i] ||
+            w.out[i] * w.kernel[i] != w.in[i])
+            return NULL;
+        blocks.dims[2 + 2 * i] = one.dims[2 + 2 * i] = w.out[i];
+        blocks.dims[3 + 2 * i] = w.kernel[i];
+        one.dims[3 + 2 * i] = 1;
+        axes[i] = 3 + 2 * i;
+    }
+    ir_value *y = op_diff_reshape(c, c->node->outputs[0], &one);
+    ir_value *hit = op_diff2(c, "Equal", op_diff_reshape(c, x, &blocks), y);
+    hit = op_diff_cast(c, hit, x->type.dtype);
+    ir_value *ties = op_diff_sum(c, hit, (uint32_t)w.rank, axes, true);
+    ir_value *share = op_diff2(c, "Div", op_diff_reshape(c, g, &one), ties);
+    return op_diff_reshape(c, op_diff2(c, "Mul", hit, share), &x->type.shape);
+}
+
 /* MaxPool's second output says where each maximum lies in the flat input: the cotangents go there,
  * adding up where windows overlap. */
 tacit_status op_vjp_max_pool(op_diff *c)
@@ -205,6 +234,9 @@ tacit_status op_vjp_max_pool(op_diff *c)
         return c->status;
     if (ir_attr_int(c->node, "storage_order", 0))
         return op_diff_fail(c, TACIT_ERR_UNSUPPORTED, "storage_order=1 has no gradient rule");
+    c->in_grad[0] = tiled_max_grad(c, x, g);
+    if (c->in_grad[0] || c->status != TACIT_OK)
+        return c->status;
     ir_value *where = c->node->n_outputs > 1 ? c->node->outputs[1] : NULL;
     if (!where) {
         ir_node *again = sibling(c, "MaxPool", "", 1, &x, 2);

@@ -186,6 +186,28 @@ static const rule_case cases[] = {
      "kernel_shape=[2, 2] @n\nout %y",
      -1, 1},
     {"MaxPool",
+     "in %a : f64[2,1,4,6]\n%y = MaxPool(%a) kernel_shape=[2, 3] strides=[2, 3] @n\nout %y", -2, 2},
+    {"NegativeLogLikelihoodLoss",
+     "in %a : f64[3,4]\nin %b : f64[4]\nconst %t : i64[3] = [1, 3, 0]\n%y = "
+     "NegativeLogLikelihoodLoss(%a, %t, %b) ignore_index=3 @n\nout %y",
+     0.5, 2},
+    {"NegativeLogLikelihoodLoss",
+     "in %a : f64[2,3,2]\nconst %t : i64[2,2] = [1, 2, 0, 1]\n%y = "
+     "NegativeLogLikelihoodLoss(%a, %t) reduction=\"none\" @n\nout %y",
+     -2, 2},
+    {"SoftmaxCrossEntropyLoss",
+     "in %a : f64[3,4]\nconst %t : i64[3] = [1, 3, 0]\n%y = SoftmaxCrossEntropyLoss(%a, %t) @n\n"
+     "out %y",
+     -2, 2},
+    {"SoftmaxCrossEntropyLoss",
+     "in %a : f64[2,3,2]\nin %b : f64[3]\nconst %t : i64[2,2] = [1, 2, -1, 1]\n%y = "
+     "SoftmaxCrossEntropyLoss(%a, %t, %b) ignore_index=-1 reduction=\"mean\" @n\nout %y",
+     0.5, 2},
+    {"SoftmaxCrossEntropyLoss",
+     "in %a : f64[2,3]\nin %b : f64[3]\nconst %t : i64[2] = [2, 1]\n%y, %z = "
+     "SoftmaxCrossEntropyLoss(%a, %t, %b) reduction=\"sum\" @n\n%w = Add(%y, %z) @m\nout %w",
+     0.5, 2},
+    {"MaxPool",
      "in %a : f64[1,2,5,4]\n%y = MaxPool(%a) kernel_shape=[3, 2] strides=[2, 1] pads=[1, 0, 0, 1] "
      "@n\nout %y",
      -1, 1},
