@@ -19,7 +19,9 @@ run: build
 test: build
 	@scripts/run-tests $(BUILD)
 
-bench: build
+bench:
+	@scripts/setup bench
+	@$(MAKE) --no-print-directory build
 	@scripts/run-bench $(BUILD) "$(BENCH)"
 
 check: build
