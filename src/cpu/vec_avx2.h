@@ -185,6 +185,12 @@ static inline void vf_deinterleave(vf a, vf b, vf *even, vf *odd)
     *even = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(e), 0xd8));
     *odd = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(o), 0xd8));
 }
+static inline void vf_interleave(vf a, vf b, vf *low, vf *high)
+{
+    __m256 l = _mm256_unpacklo_ps(a, b), h = _mm256_unpackhi_ps(a, b);
+    *low = _mm256_permute2f128_ps(l, h, 0x20);
+    *high = _mm256_permute2f128_ps(l, h, 0x31);
+}
 static inline void vf_transpose(const float *x, int64_t xs, float *y, int64_t ys)
 {
     __m256 r[8], t[8];

@@ -171,6 +171,13 @@ static inline void vf_deinterleave(vf a, vf b, vf *even, vf *odd)
     *even = _mm512_permutex2var_ps(a, e, b);
     *odd = _mm512_permutex2var_ps(a, _mm512_add_epi32(e, _mm512_set1_epi32(1)), b);
 }
+/* a0 b0 a1 b1 …, the first half of it and the second. */
+static inline void vf_interleave(vf a, vf b, vf *low, vf *high)
+{
+    const __m512i l = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    *low = _mm512_permutex2var_ps(a, l, b);
+    *high = _mm512_permutex2var_ps(a, _mm512_add_epi32(l, _mm512_set1_epi32(8)), b);
+}
 /* y[i][j] = x[j][i], VL by VL, rows xs and ys elements apart. */
 static inline void vf_transpose(const float *x, int64_t xs, float *y, int64_t ys)
 {

@@ -187,6 +187,11 @@ static inline void vf_deinterleave(vf a, vf b, vf *even, vf *odd)
     *even = (vf){a[0], a[2], b[0], b[2]};
     *odd = (vf){a[1], a[3], b[1], b[3]};
 }
+static inline void vf_interleave(vf a, vf b, vf *low, vf *high)
+{
+    *low = (vf){a[0], b[0], a[1], b[1]};
+    *high = (vf){a[2], b[2], a[3], b[3]};
+}
 static inline void vf_transpose(const float *x, int64_t xs, float *y, int64_t ys)
 {
     for (int i = 0; i < 4; i++) {

@@ -403,5 +403,7 @@ tacit_status op_lower_conv(op_lower *c)
         if (status != OP_LOWER_NO_KERNEL)
             return status;
     }
+    if (op_winograd_suits(c, &conv))
+        return op_lower_winograd(c, &conv);
     return lower_product(c, &conv, &p);
 }

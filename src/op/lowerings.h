@@ -43,12 +43,16 @@ tacit_status op_lower_argmax(op_lower *c);
 /* lower_window.c */
 tacit_status op_lower_conv(op_lower *c); /* Conv and tacit.Conv */
 tacit_status op_lower_pool(op_lower *c); /* MaxPool, AveragePool */
+/* lower_winograd.c: is this a convolution for it, and then */
+struct op_conv;
+bool op_winograd_suits(const op_lower *c, const struct op_conv *conv);
+tacit_status op_lower_winograd(op_lower *c, const struct op_conv *conv);
 
 /* lower_rows.c */
 tacit_status op_lower_softmax(op_lower *c);
 tacit_status op_lower_layer_norm(op_lower *c); /* LayerNormalization, RMSNormalization */
-tacit_status op_lower_cast(op_lower *c); /* Cast, CastLike: integers too */
-tacit_status op_lower_norm(op_lower *c); /* tacit.Norm */
+tacit_status op_lower_cast(op_lower *c);       /* Cast, CastLike: integers too */
+tacit_status op_lower_norm(op_lower *c);       /* tacit.Norm */
 
 /* lower_attention.c */
 tacit_status op_lower_attention(op_lower *c); /* tacit.Attention */
