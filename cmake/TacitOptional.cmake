@@ -23,7 +23,6 @@ function(tacit_optional_library option define module)
 endfunction()
 
 tacit_optional_library(TACIT_OPENSSL TACIT_HAVE_OPENSSL openssl)
-tacit_optional_library(TACIT_LAPACKE TACIT_HAVE_LAPACKE lapacke)
 # Formats that ImageDecoder reads beyond BMP and PNM.
 tacit_optional_library(TACIT_IMAGES TACIT_HAVE_PNG libpng)
 tacit_optional_library(TACIT_IMAGES TACIT_HAVE_JPEG libjpeg)

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Dense linear systems: tacit Solve(A, B), batched over leading axes. */
+#include <dlfcn.h>
 #include <math.h>
 #include <string.h>
-
-#ifdef TACIT_HAVE_LAPACKE
-#include <lapacke.h>
-#endif
 
 #include "op/values.h"
 
@@ -76,24 +73,28 @@ static bool eliminate(int64_t n, int64_t k, double *a, double *b)
     return true;
 }
 
+/* LAPACKE_dgesv, row-major. Loaded when the first large system comes, so that programs which solve
+ * nothing do not carry a BLAS; loading again is only a look-up. */
+typedef int dgesv_fn(int layout, int n, int k, double *a, int lda, int *pivots, double *b, int ldb);
+enum { ROW_MAJOR = 101, SMALL = 64 };
+
+static dgesv_fn *find_dgesv(void)
+{
+    void *library = dlopen("liblapacke.so.3", RTLD_LAZY | RTLD_LOCAL);
+    void *symbol = library ? dlsym(library, "LAPACKE_dgesv") : NULL;
+    dgesv_fn *dgesv;
+    memcpy(&dgesv, &symbol, sizeof dgesv); /* ISO C has no cast from data to function pointers */
+    return dgesv;
+}
+
 /* Large systems go to LAPACK where it is present; it refuses NaN, which then spreads by hand. */
 static bool solve_one(op_eval *c, int64_t n, int64_t k, double *a, double *b)
 {
-#ifdef TACIT_HAVE_LAPACKE
-    enum { SMALL = 32 };
-    lapack_int *pivots = n > SMALL && n < INT32_MAX && k < INT32_MAX
-                             ? op_eval_scratch(c, (size_t)n * sizeof *pivots)
-                             : NULL;
-    lapack_int info = -1;
-    if (pivots)
-        info = LAPACKE_dgesv(LAPACK_ROW_MAJOR, (lapack_int)n, (lapack_int)k, a, (lapack_int)n,
-                             pivots, b, (lapack_int)k);
-    if (info >= 0)
-        return info == 0;
-#else
-    (void)c;
-#endif
-    return eliminate(n, k, a, b);
+    bool large = n > SMALL && n < INT32_MAX && k < INT32_MAX;
+    int *pivots = large ? op_eval_scratch(c, (size_t)n * sizeof *pivots) : NULL;
+    dgesv_fn *dgesv = pivots ? find_dgesv() : NULL;
+    int info = dgesv ? dgesv(ROW_MAJOR, (int)n, (int)k, a, (int)n, pivots, b, (int)k) : -1;
+    return info >= 0 ? info == 0 : eliminate(n, k, a, b);
 }
 
 static tacit_status solve_eval(op_eval *c)
