@@ -22,6 +22,8 @@ ir_tensor *ir_tensor_new(arena *a, tacit_dtype dtype, const ir_shape *shape)
     void *data = arena_alloc_aligned(a, bytes ? bytes : 1, MEM_ALIGN);
     if (!t || !data)
         return NULL;
+    if (tacit_dtype_bits(dtype) < 8)
+        memset(data, 0, bytes); /* the last byte may have bits that no element owns */
     *t = ir_tensor_view(dtype, shape, data);
     return t;
 }

@@ -28,9 +28,11 @@ double op_activation_apply(const op_activation *a, double x)
     case OP_ACT_RELU:
         return x < 0 ? 0 : x; /* a NaN stays */
     case OP_ACT_GELU:
-        return 0.5 * x * (1 + erf(x * M_SQRT1_2));
+        return x == -INFINITY ? -0.0 : 0.5 * x * (1 + erf(x * M_SQRT1_2)); /* the limit */
     case OP_ACT_GELU_TANH:
-        return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+        return x == -INFINITY
+                   ? -0.0
+                   : 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
     case OP_ACT_SILU:
         return x / (1 + exp(-x));
     case OP_ACT_SIGMOID:

@@ -19,7 +19,7 @@ typedef double unary_fn(double x, double alpha);
 static double gelu_erf(double x, double alpha)
 {
     (void)alpha;
-    return 0.5 * x * (1 + erf(x * M_SQRT1_2));
+    return x == -INFINITY ? -0.0 : 0.5 * x * (1 + erf(x * M_SQRT1_2)); /* the limit, not inf·0 */
 }
 static double gelu_tanh(double x, double alpha)
 {
@@ -287,6 +287,7 @@ static tacit_status simplified_infer(op_infer *c)
     const ir_type *x = c->in[0];
     int32_t axis;
     TRY(op_need_float(c, 0));
+    TRY(op_need_float(c, 1));
     TRY(ir_axis(ir_attr_int(c->node, "axis", -1), x->shape.rank, &axis, c->err));
     TRY(op_need_shape(c, 1, x->shape.rank - axis, x->shape.dims + axis));
     ir_shape kept = x->shape;
@@ -303,7 +304,10 @@ static tacit_status simplified_eval(op_eval *c)
     double *x, *scale, *inverse, mean;
     TRY(op_input_f64(c, 0, &x));
     TRY(op_input_f64(c, 1, &scale));
-    int64_t n = ir_tensor_count(op_in(c, 1)), rows = n ? ir_shape_size(s) / n : 0;
+    int32_t axis = s->rank - op_in(c, 1)->shape.rank;
+    int64_t n = ir_tensor_count(op_in(c, 1)), rows = 1;
+    for (int32_t i = 0; i < axis; i++)
+        rows *= s->dims[i];
     TRY(op_scratch_f64(c, rows, &inverse));
     for (int64_t r = 0; r < rows; r++)
         norm_row(x + r * n, n, true, ir_attr_float(c->node, "epsilon", 1e-5), scale, NULL, &mean,

@@ -42,7 +42,7 @@ static tacit_status gather_eval(op_eval *c)
     ir_tensor *y = op_out(c, 0);
     op_split_axis s;
     TRY(op_split_at(&x->shape, ir_attr_int(c->node, "axis", 0), &s, c->err));
-    int64_t n = ir_tensor_count(index), k;
+    int64_t n = ir_tensor_count(y) ? ir_tensor_count(index) : 0, k; /* nothing is read: all fits */
     for (int64_t i = 0; i < n; i++) {
         TRY(op_index_at(index, i, s.size, s.axis, &k, c->err));
         for (int64_t o = 0; o < s.outer; o++)

@@ -44,6 +44,9 @@ tacit_status op_lower_epilogue(op_lower *c, struct cpu_epilogue *e)
         [OP_ACT_TANH] = CPU_ACT_TANH, [OP_ACT_CLIP] = CPU_ACT_CLIP,
     };
     op_activation a;
+    e->alpha = 1;
+    if (!*c->node->domain) /* the ONNX ops have no epilogue, whatever attributes they carry */
+        return TACIT_OK;
     TRY(op_activation_read(c->node, &a, c->err));
     e->alpha = (float)ir_attr_float(c->node, "alpha", 1);
     e->act = acts[a.kind];

@@ -57,8 +57,10 @@ tacit_status op_lower_softmax(op_lower *c)
 static tacit_status emit_norm(op_lower *c, int64_t rows, int64_t length, int scale, int bias,
                               int residual, int sum, bool rms)
 {
-    if (rows * length == 0)
+    if (rows == 0)
         return TACIT_OK;
+    if (length == 0) /* statistics of nothing: as the evaluator has them */
+        return OP_LOWER_NO_KERNEL;
     int64_t tile = rows_of_tile(rows, length, 32768);
     int64_t tiles = (rows + tile - 1) / tile;
     if (tiles > INT32_MAX)

@@ -18,6 +18,10 @@ static tacit_status relabel_eval(op_eval *c)
     const ir_tensor *x = op_in(c, 0);
     ir_tensor *y = op_out(c, 0);
     ir_shape shape = y->shape;
+    /* A rank of 0 is known before the shape or axes that lead to it. */
+    if (ir_shape_size(&shape) != ir_tensor_count(x))
+        return error_set(c->err, TACIT_ERR_SHAPE, "%lld elements do not fit the result's %lld",
+                         (long long)ir_tensor_count(x), (long long)ir_shape_size(&shape));
     TRY(op_eval_copy(c, y, x));
     y->shape = shape;
     return TACIT_OK;
@@ -97,8 +101,14 @@ static tacit_status squeeze_infer(op_infer *c)
     TRY(op_check_class(c, 0, OP_ANY));
     const ir_type *x = c->in[0];
     op_axes axes = {0};
-    if (op_in_type(c, 1) && !op_in_value(c, 1))
-        return op_infer_open(c, x->dtype, x->shape.rank - ir_shape_size(&c->in[1]->shape));
+    if (op_in_type(c, 1))
+        TRY(op_check_class(c, 1, OP_INT));
+    if (op_in_type(c, 1) && !op_in_value(c, 1)) {
+        TRY(op_infer_open(c, x->dtype, x->shape.rank - ir_shape_size(&c->in[1]->shape)));
+        if (c->out[0].shape.rank == 0)
+            c->out[0].shape.rank = -1; /* a scalar only if the axes turn out to be right */
+        return TACIT_OK;
+    }
     if (op_in_value(c, 1))
         TRY(op_read_axes(op_in_value(c, 1), x->shape.rank, &axes, c->err));
     ir_shape y = {.rank = 0};

@@ -48,15 +48,19 @@ ACTIVATION(ThresholdedRelu, x > p[0] || isnan(x) ? x : 0, {"alpha", 1})
 ACTIVATION(HardSigmoid, clamp01(p[0] * x + p[1]), {"alpha", 0.2f}, {"beta", 0.5})
 ACTIVATION(Swish, x / (1 + exp(-p[0] * x)), {"alpha", 1})
 
-/* Far below, x·0 must stay 0 and not become inf/inf. */
+/* At −∞ the value is the limit, −0, and not ∞·0. */
 static double gelu_erf(double x, const double *p)
 {
     (void)p;
+    if (x == -INFINITY)
+        return -0.0;
     return 0.5 * x * erfc(-x * 0.70710678118654752440);
 }
 static double gelu_tanh(double x, const double *p)
 {
     (void)p;
+    if (x == -INFINITY)
+        return -0.0;
     return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
 }
 static tacit_status gelu_eval(op_eval *c)

@@ -201,6 +201,8 @@ static tacit_status mvn_decompose(ir_graph *g, ir_node *node, tacit_error *err)
     for (int32_t i = 0; i < x->type.shape.rank; i++)
         if (reduced[i])
             axes[count++] = i;
+    if (count == 0)
+        return error_set(err, TACIT_ERR_UNSUPPORTED, "no axes: every element is alone");
     ir_value *d = op_build2(g, "Sub", x, op_build_reduce(g, "ReduceMean", x, count, axes));
     ir_value *var = op_build_reduce(g, "ReduceMean", op_build2(g, "Mul", d, d), count, axes);
     ir_value *eps = op_build_scalar(g, x->type.dtype, 1e-9);

@@ -106,6 +106,8 @@ static tacit_status pad_infer(op_infer *c)
     const ir_type *x = c->in[0];
     int64_t before[IR_MAX_RANK], after[IR_MAX_RANK];
     pad_mode mode;
+    if (op_in_type(c, 3))
+        TRY(op_check_class(c, 3, OP_INT));
     if (op_in_type(c, 2) && (c->in[2]->dtype != x->dtype || ir_shape_size(&c->in[2]->shape) != 1))
         return error_set(c->err, TACIT_ERR_TYPE, "constant_value must be one %s",
                          tacit_dtype_text(x->dtype));
@@ -192,11 +194,13 @@ static tacit_status crop_infer(op_infer *c)
     op_axes axes;
     ir_shape to;
     TRY(crop_axes(c->node, x->shape.rank, &axes, c->err));
+    int64_t sizes = ir_shape_size(&c->in[1]->shape);
+    if (sizes != axes.count)
+        return error_set(c->err, TACIT_ERR_SHAPE, "%lld sizes for %u axes", (long long)sizes,
+                         axes.count);
     if (!c->value[1])
         return op_infer_open(c, x->dtype, x->shape.rank);
     TRY(op_read_shape(c->value[1], &to, c->err));
-    if (to.rank != (int32_t)axes.count)
-        return error_set(c->err, TACIT_ERR_SHAPE, "%d sizes for %u axes", to.rank, axes.count);
     c->out[0] = *x;
     for (uint32_t i = 0; i < axes.count; i++)
         c->out[0].shape.dims[axes.list[i]] = to.dims[i];

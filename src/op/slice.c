@@ -276,13 +276,14 @@ static tacit_status tile_infer(op_infer *c)
     TRY(op_check_class(c, 0, OP_ANY));
     TRY(op_check_class(c, 1, OP_INT));
     const ir_type *x = c->in[0];
+    int64_t n = ir_shape_size(&c->in[1]->shape);
+    if (n != x->shape.rank)
+        return error_set(c->err, TACIT_ERR_SHAPE, "%lld repeats for rank %d", (long long)n,
+                         x->shape.rank);
     if (!op_in_value(c, 1))
         return op_infer_open(c, x->dtype, x->shape.rank);
     ir_shape repeats;
     TRY(op_read_shape(op_in_value(c, 1), &repeats, c->err));
-    if (repeats.rank != x->shape.rank)
-        return error_set(c->err, TACIT_ERR_SHAPE, "%d repeats for rank %d", repeats.rank,
-                         x->shape.rank);
     c->out[0] = *x;
     for (int32_t d = 0; d < repeats.rank; d++)
         if (__builtin_mul_overflow(x->shape.dims[d], repeats.dims[d], &c->out[0].shape.dims[d]))

@@ -84,7 +84,10 @@ static tacit_status evaluate(const eval_args *a, arena *memory, tacit_error *err
             continue;
         out[i] = &tensors[n_in + i];
         *out[i] = ir_tensor_view(o->type.dtype, &o->type.shape, a->pointers[n_in + i]);
-        if (tacit_dtype_bits(o->type.dtype) < 8)
+        bool in_place = false;
+        for (uint32_t k = 0; k < n_in; k++)
+            in_place |= a->in[k].value && a->pointers[k] == out[i]->data;
+        if (tacit_dtype_bits(o->type.dtype) < 8 && !in_place)
             memset(out[i]->data, 0, out[i]->bytes);
     }
     arena scratch;
