@@ -19,11 +19,15 @@ typedef double unary_fn(double x, double alpha);
 static double gelu_erf(double x, double alpha)
 {
     (void)alpha;
-    return x == -INFINITY ? -0.0 : 0.5 * x * (1 + erf(x * M_SQRT1_2)); /* the limit, not inf·0 */
+    if (x == -INFINITY)
+        return -0.0; /* the limit, not inf·0 */
+    return 0.5 * x * (1 + erf(x * M_SQRT1_2));
 }
 static double gelu_tanh(double x, double alpha)
 {
     (void)alpha;
+    if (x == -INFINITY)
+        return -0.0; /* the limit, not inf·0 */
     return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
 }
 static double gelu_quick(double x, double alpha)

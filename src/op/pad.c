@@ -105,7 +105,8 @@ static tacit_status pad_infer(op_infer *c)
     TRY(op_check_class(c, 1, OP_INT));
     const ir_type *x = c->in[0];
     int64_t before[IR_MAX_RANK], after[IR_MAX_RANK];
-    pad_mode mode;
+    pad_mode mode = PAD_CONSTANT;
+    TRY(read_pad_mode(c->node, &mode, c->err));
     if (op_in_type(c, 3))
         TRY(op_check_class(c, 3, OP_INT));
     if (op_in_type(c, 2) && (c->in[2]->dtype != x->dtype || ir_shape_size(&c->in[2]->shape) != 1))
@@ -113,7 +114,6 @@ static tacit_status pad_infer(op_infer *c)
                          tacit_dtype_text(x->dtype));
     if (!c->value[1] || (op_in_type(c, 3) && !c->value[3]))
         return op_infer_open(c, x->dtype, x->shape.rank);
-    TRY(read_pad_mode(c->node, &mode, c->err));
     TRY(read_pads(c->value[1], op_in_value(c, 3), x->shape.rank, before, after, c->err));
     c->out[0] = *x;
     for (int32_t d = 0; d < x->shape.rank; d++) {

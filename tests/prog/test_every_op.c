@@ -19,7 +19,7 @@
 #include "prog/program.h"
 #include "support/odd_node.h"
 
-enum { SEEDS = 250 };
+enum { SEEDS = 200 };
 
 static tacit_status compile_and_run(odd_node *n, bool passes, arena *a, ir_tensor *out,
                                     tacit_error *err)
@@ -58,17 +58,31 @@ static double worst_eps(tacit_dtype dtype)
     }
 }
 
-static bool close_enough(const ir_tensor *t, int64_t i, double have, double want)
+/* `wild`: there are infinities or NaNs among the inputs, so that the order of operations decides
+ * between a NaN and a number. */
+static bool close_enough(tacit_dtype dtype, bool wild, double have, double want)
 {
-    double eps = worst_eps(t->dtype);
-    (void)i;
     if (have == want || (isnan(have) && isnan(want)))
         return true;
-    return fabs(have - want) <= eps * (1 + fabs(want));
+    if (wild && (isnan(have) || isnan(want)))
+        return true;
+    return fabs(have - want) <= worst_eps(dtype) * (1 + fabs(want));
+}
+
+static bool is_wild(const odd_node *n)
+{
+    bool wild = false;
+    for (uint32_t i = 0; i < n->graph->values.count + n->n_given; i++) {
+        const ir_tensor *t =
+            i < n->n_given ? n->given[i] : n->graph->values.data[i - n->n_given]->constant;
+        for (int64_t k = 0; t && ir_dtype_is_float(t->dtype) && k < ir_tensor_count(t); k++)
+            wild |= !isfinite(ir_load_f64(t->dtype, t->data, k));
+    }
+    return wild;
 }
 
 /* Where they differ, or NULL. */
-static const char *difference(const ir_tensor *have, const ir_tensor *want)
+static const char *difference(const ir_tensor *have, const ir_tensor *want, bool wild)
 {
     static char text[160];
     char a[IR_SHAPE_TEXT], b[IR_SHAPE_TEXT];
@@ -85,10 +99,10 @@ static const char *difference(const ir_tensor *have, const ir_tensor *want)
         double x[2], y[2];
         ir_load_complex(have->dtype, have->data, i, x);
         ir_load_complex(want->dtype, want->data, i, y);
-        bool same =
-            ir_dtype_is_int(want->dtype)
-                ? ir_load_i64(have->dtype, have->data, i) == ir_load_i64(want->dtype, want->data, i)
-                : close_enough(want, i, x[0], y[0]) && close_enough(want, i, x[1], y[1]);
+        bool same = ir_dtype_is_int(want->dtype) ? ir_load_i64(have->dtype, have->data, i) ==
+                                                       ir_load_i64(want->dtype, want->data, i)
+                                                 : close_enough(want->dtype, wild, x[0], y[0]) &&
+                                                       close_enough(want->dtype, wild, x[1], y[1]);
         if (!same) {
             snprintf(text, sizeof text, "%s element %lld is %.9g, not %.9g",
                      tacit_dtype_text(want->dtype), (long long)i, x[0], y[0]);
@@ -109,6 +123,7 @@ static int try_row(const op_def *row, uint64_t seed, char *why, size_t size)
     odd_node_make(&b, row, seed, true, &compiled);
     ir_tensor want[ODD_VALUES] = {0}, have[ODD_VALUES] = {0};
     tacit_error err = {0}, other = {0};
+    bool wild = is_wild(&plain);
     int verdict = 1;
     tacit_status expected = ir_graph_sort(plain.graph, &err);
     if (expected == TACIT_OK)
@@ -116,14 +131,15 @@ static int try_row(const op_def *row, uint64_t seed, char *why, size_t size)
     if (expected == TACIT_OK)
         expected = interp_run(plain.graph, plain.given, want, &a, 0, &err);
     tacit_status status = compile_and_run(&compiled, seed % 2, &b, have, &other);
+    bool memory = expected == TACIT_ERR_MEMORY || status == TACIT_ERR_MEMORY;
     if (expected != TACIT_OK || status != TACIT_OK) {
-        verdict = (expected == TACIT_OK) == (status == TACIT_OK) ? 0 : -1;
+        verdict = memory || (expected == TACIT_OK) == (status == TACIT_OK) ? 0 : -1;
         snprintf(why, size, "interpreter: %.200s; compiled: %.200s",
                  expected == TACIT_OK ? "ok" : err.message,
                  status == TACIT_OK ? "ok" : other.message);
     }
     for (uint32_t i = 0; verdict == 1 && i < plain.n_out; i++) {
-        const char *text = difference(&have[i], &want[i]);
+        const char *text = difference(&have[i], &want[i], wild);
         if (text) {
             snprintf(why, size, "output %u: %s", i, text);
             verdict = -1;
@@ -142,7 +158,7 @@ static void compiled_nodes_agree_with_the_interpreter(void **state)
     for (uint32_t k = 0; (row = op_at(k)); k++)
         for (uint64_t seed = 0; row->eval && seed < SEEDS; seed++, tried++) {
             char why[512];
-            int verdict = try_row(row, seed * 1000 + k, why, sizeof why);
+            int verdict = try_row(row, seed, why, sizeof why);
             agreed += verdict == 1;
             if (verdict < 0 && bad++ < 40)
                 print_error("%s%s%s, seed %llu: %s\n", row->domain ? row->domain : "",
@@ -165,13 +181,13 @@ static int again(const char *name, const char *seed_text)
         arena a;
         arena_init(&a, NULL);
         odd_node n;
-        odd_node_make(&a, row, seed * 1000 + k, true, &n);
+        odd_node_make(&a, row, seed, true, &n);
         sbuf text;
         sbuf_init(&text, NULL);
         if (op_infer_graph(n.graph, NULL) == TACIT_OK)
             ir_graph_print(n.graph, &(ir_text_options){0}, &text);
         char why[512] = "";
-        int verdict = try_row(row, seed * 1000 + k, why, sizeof why);
+        int verdict = try_row(row, seed, why, sizeof why);
         printf("%s%d %s\n", text.data ? text.data : "", verdict, why);
         sbuf_free(&text);
         arena_free(&a);
