@@ -4,7 +4,7 @@ BUILD ?= build
 BENCH ?=
 PREFIX ?= /usr/local
 
-.PHONY: run build test bench check install format setup clean
+.PHONY: run build test bench check install format setup clean python test-python
 
 setup:
 	@scripts/setup
@@ -26,6 +26,12 @@ bench:
 
 check: build
 	@scripts/run-check
+
+python:
+	@scripts/test-python setup
+
+test-python:
+	@scripts/test-python test
 
 install: build
 	@cmake --install $(BUILD) --prefix $(PREFIX)

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tacitpy.h: what the files of the extension module share.
+ *
+ * The module is one per process (no subinterpreters), so its few cached objects are one static
+ * struct. Objects keep alive what they stand on: a session its program, a program its model, a
+ * model the Python objects whose memory it uses.
+ */
+#ifndef TACITPY_H
+#define TACITPY_H
+
+#include <Python.h>
+#include <stdbool.h>
+
+#include "tacit/tacit.h"
+
+typedef struct py_state {
+    PyObject *error;      /* tacit.Error */
+    PyObject *model_type; /* the classes objects are made of: see configure */
+    PyObject *program_type;
+    PyObject *session_type;
+    PyObject *builder_type;
+    PyObject *empty;        /* numpy.empty */
+    PyObject *convert;      /* (object, dtype name, input name, strict) -> dense array */
+    PyObject *unpack;       /* (uint8 array, dtype name, shape) -> one element per item */
+    PyObject *array_struct; /* "__array_struct__" */
+    PyObject *dtypes[TACIT_DTYPE_COUNT]; /* numpy dtypes; NULL where numpy has none */
+    unsigned long forks;                 /* of this process's ancestors since the import */
+} py_state;
+extern py_state py;
+
+typedef struct py_model {
+    PyObject_HEAD tacit_model *model;
+    PyObject *keep; /* whose memory the model uses: bytes, arrays, the model it came from */
+} py_model;
+
+typedef struct py_program {
+    PyObject_HEAD tacit_program *program;
+    PyObject *model;
+} py_program;
+
+/* A dense array lent by a Python object; `owner` keeps it in place. */
+typedef struct py_array {
+    PyObject *owner;
+    tacit_dtype dtype;
+    int32_t rank;
+    int64_t dims[TACIT_MAX_RANK];
+    void *data;
+    size_t bytes;
+    bool writable;
+} py_array;
+
+/* Raises tacit.Error with the status's name and the message; returns NULL. */
+PyObject *py_raise(tacit_status status, const tacit_error *err);
+PyObject *py_fail(tacit_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Text of a str as a new bytes object (*bytes), NULL with an exception set. */
+const char *py_text(PyObject *object, PyObject **bytes);
+/* TACIT_DTYPE_NONE with an exception for a name that is none. */
+tacit_dtype py_dtype_named(const char *name);
+
+/* 1: lent; 0: this object needs converting first (no exception); -1: exception. */
+int py_array_lend(PyObject *object, py_array *out);
+void py_array_release(py_array *array);
+/* A new, uninitialised numpy array, lent as well. NULL: exception. */
+PyObject *py_array_new(tacit_dtype dtype, int32_t rank, const int64_t *dims, py_array *out);
+/* A numpy array with a copy of a tensor: strings become str objects, packed types are unpacked. */
+PyObject *py_array_copy(const tacit_tensor *tensor);
+
+/* [(name, dtype, (dim, ...) or None)]: a dim is an int, a symbol's name or None. */
+PyObject *py_port(const tacit_port *port);
+
+/* {name: size} as tacit_dims. Release with py_dims_free. */
+typedef struct py_dims {
+    tacit_dim *dims;
+    uint32_t count;
+    PyObject *texts;
+} py_dims;
+bool py_dims_get(PyObject *mapping, py_dims *out);
+void py_dims_free(py_dims *dims);
+/* A sequence of str as C strings. Release with py_names_free. */
+typedef struct py_names {
+    const char **names;
+    uint32_t count;
+    PyObject *texts;
+} py_names;
+bool py_names_get(PyObject *sequence, py_names *out);
+void py_names_free(py_names *names);
+
+PyObject *py_model_wrap(tacit_model *model, PyObject *keep); /* steals the model, not keep */
+
+/* A new instance of one of the classes above; NULL: exception. */
+PyObject *py_instance(PyObject *type);
+/* Ends an instance: memory and its reference to the class. */
+void py_instance_free(PyObject *self);
+
+bool py_model_ready(PyObject *module);
+bool py_program_ready(PyObject *module);
+bool py_session_ready(PyObject *module);
+bool py_builder_ready(PyObject *module);
+PyObject *py_load(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *py_load_memory(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *py_session_new(PyObject *program, bool strict);
+
+#endif

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tacit: compile a model graph once, run it many times.
+
+    import tacit
+    session = tacit.compile("model.onnx", exec="tasks")
+    y = session(x)                     # NumPy arrays in and out, no copies
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+from . import _arrays, _tacit
+from ._tacit import Error
+
+__version__ = _tacit.version()
+__all__ = [
+    "Error", "Graph", "Model", "Port", "Program", "Session", "Value", "compile", "from_torch",
+    "grad", "jvp", "load", "show", "vmap",
+]  # fmt: skip
+
+_EXECUTORS = {"serial": 0, "reference": 1, "tasks": 2}
+_VALIDATE = {"normal": 0, "strict": 1, "none": 2}
+_PLANS = {"min_memory": 0, "min_time": 1}
+_VIEWS = {"graph": 0, "passes": 1, "plan": 2, "program": 3, "explain": 4}
+_FORMATS = {"text": 0, "json": 1, "html": 2}
+
+
+class Port(NamedTuple):
+    """What a model takes or gives: sizes are ints, names of symbols, or None (the data tells)."""
+
+    name: str
+    dtype: str
+    shape: Optional[Tuple[Union[int, str, None], ...]]
+
+
+def _choice(table: Dict[str, int], value: str, what: str) -> int:
+    if value not in table:
+        raise ValueError(f"{what} must be one of {', '.join(map(repr, table))}, not {value!r}")
+    return table[value]
+
+
+class Model(_tacit.Model):
+    """A graph as it was loaded or built. Immutable."""
+
+    __slots__ = ()
+
+    @property
+    def inputs(self) -> List[Port]:
+        return [Port(*p) for p in self._inputs()]
+
+    @property
+    def outputs(self) -> List[Port]:
+        return [Port(*p) for p in self._outputs()]
+
+    @property
+    def symbols(self) -> List[str]:
+        """Names of the symbolic sizes of the inputs, in order of appearance."""
+        found: Dict[str, None] = {}
+        for port in self.inputs:
+            for size in port.shape or ():
+                if isinstance(size, str):
+                    found[size] = None
+        return list(found)
+
+    def compile(self, **options: Any) -> "Session":
+        """See tacit.compile."""
+        return compile(self, **options)
+
+    def show(self) -> "View":
+        return View(self.text())
+
+    def _repr_html_(self) -> str:
+        return self.show()._repr_html_()
+
+    def __repr__(self) -> str:
+        return f"<tacit.Model {_signature(self.inputs)} -> {_signature(self.outputs)}>"
+
+
+class Program(_tacit.Program):
+    """A model compiled for one choice of sizes and options. Immutable, shared by sessions."""
+
+    __slots__ = ()
+
+    @property
+    def inputs(self) -> List[Port]:
+        return [Port(*p) for p in self._inputs()]
+
+    @property
+    def outputs(self) -> List[Port]:
+        return [Port(*p) for p in self._outputs()]
+
+    def view(self, kind: str = "graph", format: str = "text", node: Optional[str] = None) -> str:
+        """`kind`: graph, passes, plan, program or explain; `format`: text, json or html."""
+        return self._view(_choice(_VIEWS, kind, "kind"), _choice(_FORMATS, format, "format"), node)
+
+    def show(self, kind: str = "graph") -> "View":
+        return View(self.view(kind), self.view(kind, "html"))
+
+    def _repr_html_(self) -> str:
+        return self.show()._repr_html_()
+
+    def __repr__(self) -> str:
+        return f"<tacit.Program {_signature(self.inputs)} -> {_signature(self.outputs)}>"
+
+
+class Session(_tacit.Session):
+    """Runs a program: session(array), session.run(x=array), session.run({"x": array}).
+
+    One output comes as an array, several as a tuple. Any number of threads may call one session.
+    """
+
+    __slots__ = ()
+
+    @property
+    def inputs(self) -> List[Port]:
+        return self.program.inputs
+
+    @property
+    def outputs(self) -> List[Port]:
+        return self.program.outputs
+
+    def show(self, kind: str = "graph") -> "View":
+        """The program's views and, when profiling is on, where the time went."""
+        view = self.program.show(kind)
+        rows = self.profile_rows()
+        return View(view.text + _profile_text(rows), view.html, rows)
+
+    def _repr_html_(self) -> str:
+        return self.show()._repr_html_()
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *unused: Any) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        try:
+            return f"<tacit.Session {_signature(self.inputs)} -> {_signature(self.outputs)}>"
+        except Error as e:
+            return f"<tacit.Session: {e}>"
+
+
+class View:
+    """Something to look at: text in a terminal, a page in a notebook."""
+
+    def __init__(self, text: str, html: Optional[str] = None, rows: Sequence[Any] = ()) -> None:
+        self.text, self.html, self.rows = text, html, list(rows)
+
+    def __str__(self) -> str:
+        return self.text
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        if self.html is None:
+            return f"<pre>{escape(self.text)}</pre>"
+        profile = f"<pre>{escape(_profile_text(self.rows))}</pre>" if self.rows else ""
+        frame = '<iframe style="width:100%;height:40em;border:1px solid #ccc" srcdoc="{}"></iframe>'
+        return frame.format(escape(self.html)) + profile
+
+
+def _signature(ports: Sequence[Port]) -> str:
+    def one(p: Port) -> str:
+        shape = "?" if p.shape is None else ",".join("?" if d is None else str(d) for d in p.shape)
+        return f"{p.name}: {p.dtype}[{shape}]"
+
+    return "(" + ", ".join(map(one, ports)) + ")"
+
+
+def _profile_text(rows: Sequence[Dict[str, Any]]) -> str:
+    if not rows:
+        return ""
+    total = sum(r["nanoseconds"] for r in rows) or 1
+    lines = ["", f"{'time':>12} {'share':>6} {'calls':>7}  op, kernel, node"]
+    for r in sorted(rows, key=lambda r: -r["nanoseconds"]):
+        lines.append(
+            f"{r['nanoseconds'] / 1e3:>9.1f} us {100 * r['nanoseconds'] / total:>5.1f}% "
+            f"{r['calls']:>7}  {r['op']}, {r['kernel']}, {r['node']}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def load(source: Any, external_data_dir: Any = None) -> Model:
+    """A model from a path, from bytes, or from an object with SerializeToString (onnx)."""
+    if hasattr(source, "SerializeToString"):
+        source = source.SerializeToString()
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        extra = {} if external_data_dir is None else {"external_data_dir": external_data_dir}
+        return _tacit.load_memory(bytes(source), **extra)
+    return _tacit.load(os.fspath(source))
+
+
+def _model(model: Any) -> Model:
+    if isinstance(model, Graph):
+        return model.model()
+    return model if isinstance(model, Model) else load(model)
+
+
+def compile(
+    model: Any,
+    dims: Optional[Dict[str, int]] = None,
+    exec: str = "serial",
+    threads: int = 0,
+    strict: bool = False,
+    validate: str = "normal",
+    plan: str = "min_memory",
+    disabled_passes: Sequence[str] = (),
+) -> Session:
+    """Compiles a model (or what tacit.load or tacit.Graph make one of) and opens a session.
+
+    `dims` gives sizes of symbolic dimensions; `exec` is "serial", "tasks" (threads=0: every core)
+    or "reference" (slow and obvious); `strict` refuses arrays that would have to be copied.
+    """
+    program = _model(model)._compile(
+        dims,
+        _choice(_EXECUTORS, exec, "exec"),
+        threads,
+        _choice(_VALIDATE, validate, "validate"),
+        _choice(_PLANS, plan, "plan"),
+        disabled_passes,
+    )
+    return program.session(strict)
+
+
+def _names(names: Union[str, Sequence[str]]) -> Sequence[str]:
+    return [names] if isinstance(names, str) else list(names)
+
+
+def grad(
+    model: Any,
+    wrt: Union[str, Sequence[str]],
+    dims: Optional[Dict[str, int]] = None,
+    output: int = 0,
+    with_loss: bool = False,
+    seed: bool = False,
+) -> Model:
+    """A model of the gradients of one output with respect to the inputs or weights in `wrt`.
+
+    `with_loss` puts the loss first; `seed` adds an input d_output, so that the output need not be
+    one number (a vector-Jacobian product).
+    """
+    return _model(model)._grad(_names(wrt), dims, output, with_loss, not seed)
+
+
+def jvp(model: Any, wrt: Union[str, Sequence[str]], dims: Optional[Dict[str, int]] = None) -> Model:
+    """A model of the outputs, then their tangents; inputs tangent_<name> are added."""
+    return _model(model)._jvp(_names(wrt), dims)
+
+
+def vmap(
+    model: Any, inputs: Union[str, Sequence[str]], size: int, dims: Optional[Dict[str, int]] = None
+) -> Model:
+    """A model whose named inputs, and all that depends on them, have a leading axis of `size`."""
+    return _model(model)._vmap(_names(inputs), size, dims)
+
+
+def show(thing: Any, kind: str = "graph") -> View:
+    """Text in a terminal, a page in a notebook: of a model, graph, program or session."""
+    if isinstance(thing, (Program, Session)):
+        return thing.show(kind)
+    return _model(thing).show()
+
+
+from ._graph import Graph, Value  # noqa: E402 (it needs the classes above)
+
+_tacit.configure(
+    _arrays.convert, _arrays.unpack, dict(_arrays.dtypes), Model, Program, Session
+)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_tacit.forked)
+
+
+def __getattr__(name: str) -> Any:
+    # Modules with dependencies of their own come when they are asked for.
+    if name in ("onnxruntime", "backend", "torch"):
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
+    if name == "from_torch":
+        from .torch import from_torch
+
+        return from_torch
+    raise AttributeError(f"module 'tacit' has no attribute {name!r}")
