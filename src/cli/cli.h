@@ -22,6 +22,7 @@ int cmd_passes(int argc, char **argv);
 int cmd_profile(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_show(int argc, char **argv);
+int cmd_trace(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 
 typedef enum cli_kind {

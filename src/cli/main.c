@@ -21,6 +21,7 @@ static const struct {
     {"run", cmd_run, "run a model once"},
     {"show", cmd_show, "the graph, the passes, the memory plan, the program"},
     {"train", cmd_train, "train a small network on drawn digits"},
+    {"trace", cmd_trace, "the parallel executor at work: lanes, arrows, a report"},
     {NULL, NULL, NULL}, /* rows in alphabetical order above this one */
 };
 

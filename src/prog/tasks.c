@@ -425,3 +425,8 @@ tacit_status prog_tasks_run(prog_session *s, tacit_error *err)
 {
     return tacit_task_graph_run(s->task_run->runtime, s->task_run->graph, err);
 }
+
+tacit_task_runtime *prog_tasks_runtime(const prog_session *s)
+{
+    return s->task_run ? s->task_run->runtime : NULL;
+}

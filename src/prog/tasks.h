@@ -5,6 +5,7 @@
 #define PROG_TASKS_H
 
 #include "prog/program.h"
+#include "tacit/task.h"
 
 /* Cuts the thunks into tasks and finds their dependences. */
 tacit_status prog_tasks_build(prog_program *p, tacit_error *err);
@@ -14,5 +15,7 @@ void prog_tasks_close(prog_session *s);
 tacit_status prog_tasks_run(prog_session *s, tacit_error *err);
 /* Tasks and joins; 0 when the program is too small and runs serially. */
 uint32_t prog_tasks_count(const prog_program *p);
+/* The session's workers, for traces; NULL when it runs serially. */
+tacit_task_runtime *prog_tasks_runtime(const prog_session *s);
 
 #endif
