@@ -13,6 +13,7 @@ enum { VL = 8, GEMM_MR = 6 };
 
 typedef __m256 vf;
 typedef int32_t vi __attribute__((vector_size(32)));
+typedef uint32_t vu __attribute__((vector_size(32)));
 typedef __m256 vm; /* all bits set or none, per element */
 
 static inline vf vf_set1(float x)
@@ -93,7 +94,7 @@ static inline vf vf_from_int(vi a)
 }
 static inline vf vf_pow2(vi n) /* n in [-126, 127] */
 {
-    return (vf)((n + 127) << 23);
+    return (vf)((vu)(n + 127) << 23);
 }
 /* Two steps, so that results below 2^-126 and intermediate overflow come out right. */
 static inline vf vf_scale(vf x, vf n)

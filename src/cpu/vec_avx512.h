@@ -13,6 +13,7 @@ enum { VL = 16, GEMM_MR = 12 };
 
 typedef __m512 vf;
 typedef int32_t vi __attribute__((vector_size(64)));
+typedef uint32_t vu __attribute__((vector_size(64)));
 typedef __mmask16 vm;
 
 static inline vf vf_set1(float x)

@@ -16,6 +16,7 @@ enum { VL = 4, GEMM_MR = 6 };
 
 typedef float vf __attribute__((vector_size(16)));
 typedef int32_t vi __attribute__((vector_size(16)));
+typedef uint32_t vu __attribute__((vector_size(16)));
 typedef vi vm; /* all bits set or none, per element */
 
 static inline vf vf_set1(float x)
@@ -108,7 +109,7 @@ static inline vf vf_ceil(vf a)
 }
 static inline vf vf_pow2(vi n)
 {
-    return (vf)((n + 127) << 23);
+    return (vf)((vu)(n + 127) << 23);
 }
 static inline vf vf_scale(vf x, vf n)
 {

@@ -132,8 +132,8 @@ static inline vf vf_log(vf x)
 {
     vm tiny = vf_lt(x, vf_set1(0x1p-126f));
     vf lifted = vf_select(tiny, x * vf_set1(0x1p24f), x);
-    vi bits = (vi)lifted;
-    vi shifted = bits - 0x3f3504f3; /* bits of √½ */
+    vu bits = (vu)lifted;
+    vi shifted = (vi)(bits - 0x3f3504f3u); /* bits of √½ */
     vf e = vf_from_int(shifted >> 23) - vf_select(tiny, vf_set1(24.0f), vf_zero());
     vf m = (vf)((shifted & 0x007fffff) + 0x3f3504f3);
     vf f = m - vf_set1(1.0f);
