@@ -31,7 +31,9 @@ static void begin(gradient_case *t, const char *y, const char *second)
     t->node = ir_node_new(g, "Gradient", training, "gradient", 2, (ir_value *[]){a, b}, 2,
                           (const char *[]){"da", "db"});
     op_resolve(NULL, t->node);
-    ir_string xs[2] = {{"a", 1}, {second, strlen(second)}};
+    ir_string names[2] = {{"a", 1}, {second, strlen(second)}};
+    const ir_string *xs = arena_copy(&t->memory, names, sizeof names); /* attributes keep it */
+    assert_non_null(xs);
     assert_true(ir_attr_set(
         g, t->node, &(ir_attr){.name = "xs", .kind = IR_ATTR_STRINGS, .count = 2, .strings = xs}));
     assert_true(ir_attr_set_string(g, t->node, "y", y));
