@@ -21,6 +21,7 @@ int cmd_ops(int argc, char **argv);
 int cmd_passes(int argc, char **argv);
 int cmd_profile(int argc, char **argv);
 int cmd_run(int argc, char **argv);
+int cmd_secure(int argc, char **argv);
 int cmd_show(int argc, char **argv);
 int cmd_trace(int argc, char **argv);
 int cmd_train(int argc, char **argv);

@@ -19,6 +19,7 @@ static const struct {
     {"passes", cmd_passes, "list the passes"},
     {"profile", cmd_profile, "where the time of a run goes"},
     {"run", cmd_run, "run a model once"},
+    {"secure", cmd_secure, "private inference: plan, strip, deal, serve, query, sim, demo, certs"},
     {"show", cmd_show, "the graph, the passes, the memory plan, the program"},
     {"train", cmd_train, "train a small network on drawn digits"},
     {"trace", cmd_trace, "the parallel executor at work: lanes, arrows, a report"},

@@ -211,6 +211,7 @@ tacit_status sec_party_run(const sec_program *p, const fss_party *party, uint64_
                            const ir_tensor *const *inputs, ir_tensor *const *outputs,
                            tacit_error *err);
 
+uint32_t sec_rounds_per_block(const sec_program *p);
 /* Text of the plan; JSON when asked. */
 void sec_plan_print(const sec_program *p, bool json, sbuf *out);
 void sec_mode_text(const sec_mode *mode, char *out, size_t size);

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Private inference: dealing, serving, asking, simulating. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/secure_internal.h"
+#include "base/cpu.h"
+#include "fss/rand.h"
+#include "secure/channel.h"
+#include "secure/keyfile.h"
+
+/* ---- dealer ---- */
+
+typedef struct dealt {
+    uint8_t seed[2][16], session[16];
+    bool predictable;
+} dealt;
+
+static tacit_status draw(const sec_program *p, uint64_t insecure_seed, dealt *d, tacit_error *err)
+{
+    fss_rand r;
+    if (insecure_seed)
+        fss_rand_init_insecure(&r, &p->suite.prg, insecure_seed);
+    else
+        TRY(fss_rand_init(&r, &p->suite.prg, err));
+    d->predictable = r.predictable;
+    fss_rand_bytes(&r, d->seed, sizeof d->seed);
+    fss_rand_bytes(&r, d->session, sizeof d->session);
+    fss_rand_clear(&r);
+    return TACIT_OK;
+}
+
+static tacit_status write_key(void *context, unsigned party, const void *data, size_t size,
+                              tacit_error *err)
+{
+    return key_writer_add((key_writer *)context + party, data, size, err);
+}
+
+static tacit_status deal_runs(const sec_program *p, const dealt *d, uint32_t runs, key_writer w[2],
+                              tacit_error *err)
+{
+    fss_dealer dealer;
+    fss_dealer_init(&dealer, &p->suite, d->seed[0], d->seed[1]);
+    tacit_status status = TACIT_OK;
+    for (uint32_t run = 0; run < runs && status == TACIT_OK; run++) {
+        status = sec_deal(p, &dealer, run, write_key, w, err);
+        for (int b = 0; b < 2 && status == TACIT_OK; b++)
+            status = key_writer_end_run(&w[b], err);
+    }
+    explicit_bzero(&dealer, sizeof dealer);
+    return status;
+}
+
+tacit_status tacit_secure_deal(const tacit_secure *s, const tacit_secure_deal_options *o,
+                               tacit_error *err)
+{
+    const sec_program *p = s->program;
+    const char *path[2] = {o->server_key, o->client_key};
+    const char *secret_path[2] = {o->server_secret, o->client_secret};
+    uint32_t runs = o->runs ? o->runs : 1;
+    key_writer w[2];
+    dealt d;
+    memset(w, 0, sizeof w);
+    if (!path[0] || !path[1])
+        return error_set(err, TACIT_ERR_ARGUMENT, "dealing needs two key files to write");
+    TRY(draw(p, o->insecure_seed, &d, err));
+    tacit_status status = TACIT_OK;
+    for (unsigned b = 0; b < 2 && status == TACIT_OK; b++) {
+        uint8_t secret[KEY_SECRET];
+        key_header h = key_header_for(p, b, runs, d.predictable);
+        memcpy(h.session, d.session, 16);
+        status = key_secret(path[b], secret_path[b], true, secret, err);
+        if (status == TACIT_OK)
+            status = key_writer_open(&w[b], path[b], &h, secret, d.seed[b], err);
+        explicit_bzero(secret, sizeof secret);
+    }
+    if (status == TACIT_OK)
+        status = deal_runs(p, &d, runs, w, err);
+    for (int b = 0; b < 2 && status == TACIT_OK; b++)
+        status = key_writer_commit(&w[b], err);
+    if (status != TACIT_OK) {
+        key_writer_abort(&w[0]);
+        key_writer_abort(&w[1]);
+    }
+    explicit_bzero(&d, sizeof d);
+    return status;
+}
+
+/* ---- the two parties ---- */
+
+typedef struct session {
+    const tacit_secure *s;
+    const tacit_secure_peer *peer;
+    unsigned party;
+    key_reader key;
+    channel line;
+    uint32_t run;
+    uint64_t start;
+} session;
+
+/* What both must agree on: graph, session, who is who, and the first run unused by both. */
+static tacit_status greet(session *x, tacit_error *err)
+{
+    uint8_t mine[64] = {0}, other[64];
+    const key_header *h = &x->key.header;
+    uint32_t next = key_next_run(&x->key);
+    memcpy(mine, h->graph, 32);
+    memcpy(mine + 32, h->session, 16);
+    mine[48] = (uint8_t)x->party;
+    for (int i = 0; i < 4; i++) {
+        mine[52 + i] = (uint8_t)(next >> (8 * i));
+        mine[56 + i] = (uint8_t)(h->runs >> (8 * i));
+    }
+    x->line.kind = FRAME_HELLO;
+    TRY(channel_exchange(&x->line, mine, sizeof mine, other, sizeof other, err));
+    x->line.kind = FRAME_DATA;
+    if (memcmp(mine, other, 32) != 0)
+        return error_set(err, TACIT_ERR_SECURITY, "the other party has another graph or mode");
+    if (memcmp(mine + 32, other + 32, 16) != 0)
+        return error_set(err, TACIT_ERR_SECURITY,
+                         "the other party's key is not from the same dealing");
+    if (other[48] != 1 - x->party || memcmp(mine + 56, other + 56, 4) != 0)
+        return error_set(err, TACIT_ERR_SECURITY, "the other party's key does not fit this one");
+    uint32_t theirs = 0;
+    for (int i = 0; i < 4; i++)
+        theirs |= (uint32_t)other[52 + i] << (8 * i);
+    x->run = next > theirs ? next : theirs;
+    return TACIT_OK;
+}
+
+static tacit_status run_party(session *x, const ir_tensor *const *inputs, ir_tensor *const *outputs,
+                              tacit_error *err)
+{
+    const sec_program *p = x->s->program;
+    TRY(greet(x, err));
+    /* from here on the run is spent, whatever happens */
+    TRY(key_take_run(&x->key, x->run, err));
+    fss_party party;
+    fss_party_init(&party, &p->suite, x->party, x->key.seed);
+    sec_link link = {key_reader_read, &x->key, channel_exchange, &x->line};
+    sec_weights weights = {0};
+    tacit_status status = sec_weights_exchange(p, &party, &link, &weights, err);
+    x->start = clock_ns();
+    if (status == TACIT_OK)
+        status = sec_party_run(p, &party, x->run, &link, &weights, inputs, outputs, err);
+    x->start = clock_ns() - x->start;
+    sec_weights_free(p, &weights);
+    explicit_bzero(&party, sizeof party);
+    return status;
+}
+
+static tacit_status open_key(session *x, tacit_error *err)
+{
+    const tacit_secure_peer *peer = x->peer;
+    if (!peer->key || !peer->address || !peer->certificates)
+        return error_set(err, TACIT_ERR_ARGUMENT, "a key, an address and certificates are needed");
+    TRY(key_reader_open(&x->key, peer->key, peer->secret, err));
+    TRY(key_check(&x->key.header, x->s->program, x->party, err));
+    if ((x->key.header.flags & KEY_PREDICTABLE) && !peer->accept_predictable)
+        return error_set(err, TACIT_ERR_SECURITY,
+                         "this key was dealt from a predictable seed, for tests: it protects "
+                         "nothing");
+    if (key_next_run(&x->key) >= x->key.header.runs)
+        return error_set(err, TACIT_ERR_SECURITY,
+                         "the key '%s' is used up: it was dealt for %u runs and keys are never "
+                         "used twice",
+                         peer->key, x->key.header.runs);
+    return TACIT_OK;
+}
+
+static tacit_status talk(session *x, int fd, const ir_tensor *const *inputs,
+                         ir_tensor *const *outputs, tacit_error *err)
+{
+    int timeout = x->peer->timeout_ms > 0 ? x->peer->timeout_ms : 30000;
+    channel_plain(&x->line, fd, timeout);
+    tacit_status status = channel_secure(&x->line, x->party, x->peer->certificates, err);
+    if (status == TACIT_OK) {
+        status = run_party(x, inputs, outputs, err);
+        if (status != TACIT_OK && status != TACIT_ERR_PEER)
+            channel_abort(&x->line, status);
+    }
+    return status;
+}
+
+static void finish(session *x, tacit_secure_report *report)
+{
+    if (report)
+        *report = (tacit_secure_report){.run = x->run,
+                                        .rounds = x->s->program->rounds,
+                                        .sent = x->line.sent,
+                                        .received = x->line.received,
+                                        .online_ns = x->start};
+    channel_close(&x->line);
+    key_reader_close(&x->key);
+}
+
+tacit_status tacit_secure_serve(const tacit_secure *s, const tacit_secure_peer *peer,
+                                tacit_secure_report *report, tacit_error *err)
+{
+    session x = {.s = s, .peer = peer, .party = SEC_SERVER, .line = {.fd = -1}};
+    int listener = -1, fd = -1;
+    tacit_status status = open_key(&x, err);
+    if (status == TACIT_OK && s->program->mode.weights != SEC_PUBLIC && !s->model)
+        status = error_set(err, TACIT_ERR_ARGUMENT,
+                           "serving needs the model, not its public description");
+    if (status == TACIT_OK)
+        status = channel_listen(peer->address, &listener, err);
+    if (status == TACIT_OK)
+        status =
+            channel_accept(listener, peer->timeout_ms > 0 ? peer->timeout_ms : 600000, &fd, err);
+    if (status == TACIT_OK)
+        status = talk(&x, fd, NULL, NULL, err);
+    if (listener >= 0)
+        close(listener);
+    finish(&x, report);
+    return status;
+}
+
+/* Bad inputs are found before anybody is called and before a run is spent. */
+static tacit_status check_inputs(const sec_program *p, const ir_tensor *const *inputs,
+                                 tacit_error *err)
+{
+    for (uint32_t i = 0; i < p->inputs.count; i++) {
+        const sec_port *port = &p->inputs.data[i];
+        size_t count = p->wires.data[port->wire].count;
+        uint64_t *words = malloc((count ? count : 1) * 8);
+        if (!words)
+            return error_memory(err, "an input");
+        tacit_status status = sec_encode(p, i, inputs[port->input], words, err);
+        explicit_bzero(words, count * 8);
+        free(words);
+        TRY(status);
+    }
+    return TACIT_OK;
+}
+
+typedef struct tensors {
+    ir_tensor *views, **in, **out;
+} tensors;
+
+static tacit_status tensors_make(const tacit_secure *s, const tacit_tensor *inputs, uint32_t n_in,
+                                 tacit_tensor *outputs, uint32_t n_out, tensors *t,
+                                 tacit_error *err)
+{
+    t->views = calloc(n_in + n_out + 1u, sizeof *t->views);
+    t->in = calloc(n_in + 1u, sizeof *t->in);
+    t->out = calloc(n_out + 1u, sizeof *t->out);
+    if (!t->views || !t->in || !t->out)
+        return error_memory(err, "the tensors");
+    TRY(api_secure_views(s, inputs, n_in, true, t->views, t->in, err));
+    return api_secure_views(s, outputs, n_out, false, t->views + n_in, t->out, err);
+}
+static void tensors_free(tensors *t)
+{
+    free(t->views);
+    free(t->in);
+    free(t->out);
+}
+
+tacit_status tacit_secure_query(const tacit_secure *s, const tacit_secure_peer *peer,
+                                const tacit_tensor *inputs, uint32_t n_inputs,
+                                tacit_tensor *outputs, uint32_t n_outputs,
+                                tacit_secure_report *report, tacit_error *err)
+{
+    session x = {.s = s, .peer = peer, .party = SEC_CLIENT, .line = {.fd = -1}};
+    tensors t = {0};
+    int fd = -1;
+    tacit_status status = tensors_make(s, inputs, n_inputs, outputs, n_outputs, &t, err);
+    if (status == TACIT_OK)
+        status = check_inputs(s->program, (const ir_tensor *const *)t.in, err);
+    if (status == TACIT_OK)
+        status = open_key(&x, err);
+    if (status == TACIT_OK)
+        status = channel_connect(peer->address, peer->timeout_ms > 0 ? peer->timeout_ms : 30000,
+                                 &fd, err);
+    if (status == TACIT_OK)
+        status = talk(&x, fd, (const ir_tensor *const *)t.in, t.out, err);
+    finish(&x, report);
+    tensors_free(&t);
+    return status;
+}
+
+tacit_status tacit_secure_simulate(const tacit_secure *s, const tacit_tensor *inputs,
+                                   uint32_t n_inputs, tacit_tensor *outputs, uint32_t n_outputs,
+                                   uint64_t insecure_seed, uint32_t run, tacit_error *err)
+{
+    tensors t = {0};
+    fss_dealer dealer;
+    bool with_masks = s->program->mode.dither && insecure_seed;
+    tacit_status status = tensors_make(s, inputs, n_inputs, outputs, n_outputs, &t, err);
+    if (status == TACIT_OK && with_masks) {
+        dealt d;
+        status = draw(s->program, insecure_seed, &d, err);
+        fss_dealer_init(&dealer, &s->program->suite, d.seed[0], d.seed[1]);
+    }
+    if (status == TACIT_OK)
+        status = sec_simulate(s->program, with_masks ? &dealer : NULL, run,
+                              (const ir_tensor *const *)t.in, t.out, err);
+    tensors_free(&t);
+    return status;
+}
+
+tacit_status tacit_secure_certificates(const char *folder, int days, tacit_error *err)
+{
+    return channel_make_certificates(folder, days, err);
+}

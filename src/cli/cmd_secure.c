@@ -1,0 +1,701 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tacit secure: private inference between two parties. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/sbuf.h"
+#include "cli/inputs.h"
+#include "load/load.h"
+#include "tacit/secure.h"
+
+/* ---- options shared by the subcommands that read a model ---- */
+
+typedef struct how {
+    const char *weights, *calibrate;
+    bool dither, digits;
+    int64_t frac;
+    double bound;
+    cli_list dims, inputs;
+    int64_t seed;
+} how;
+
+#define HOW_OPTIONS(h)                                                                             \
+    {"--weights", CLI_STRING, &(h)->weights, "MODE", "owned (default), public or shared"},         \
+        {"--dither", CLI_FLAG, &(h)->dither, NULL,                                                 \
+         "rescale by public dither, not faithfully (marked in the keys)"},                         \
+        {"--digits", CLI_FLAG, &(h)->digits, NULL,                                                 \
+         "compare by digits: smaller keys, more rounds"},                                          \
+        {"--frac", CLI_INT, &(h)->frac, "N", "fraction bits (default 12)"},                        \
+        {"--bound", CLI_FLOAT, &(h)->bound, "X", "largest |x| of float inputs (default 8)"},       \
+        {"--calibrate", CLI_STRING, &(h)->calibrate, "inputs|random",                              \
+         "take ranges from a run on --input or random values (marked in the keys)"},               \
+        {"--dim", CLI_LIST, &(h)->dims, "NAME=SIZE", "size of a symbolic dimension; repeatable"},  \
+        {"--seed", CLI_INT, &(h)->seed, "N", "seed of random inputs (default 1)"},                 \
+    {                                                                                              \
+        "--input", CLI_LIST, &(h)->inputs, "[NAME=]FILE.npy", "an input; repeatable"               \
+    }
+
+/* A bare file name is the model's first input. */
+static int name_inputs(const char *command, const char *first, cli_list *items)
+{
+    for (uint32_t i = 0; i < items->count; i++) {
+        if (strchr(items->items[i], '='))
+            continue;
+        size_t size = strlen(first) + strlen(items->items[i]) + 2;
+        char *named = malloc(size); /* lives as long as the options */
+        if (!named)
+            return cli_fail(command, "out of memory");
+        snprintf(named, size, "%s=%s", first, items->items[i]);
+        items->items[i] = named;
+    }
+    return -1;
+}
+
+static int secure_options(const char *command, const how *h, const cli_job *job,
+                          tacit_secure_options *o)
+{
+    *o = (tacit_secure_options){
+        .dither = h->dither, .digits = h->digits, .frac = (int)h->frac, .bound = h->bound};
+    if (h->weights && strcmp(h->weights, "public") == 0)
+        o->weights = TACIT_WEIGHTS_PUBLIC;
+    else if (h->weights && strcmp(h->weights, "shared") == 0)
+        o->weights = TACIT_WEIGHTS_SHARED;
+    else if (h->weights && strcmp(h->weights, "owned") != 0)
+        return cli_usage_error(command, "--weights is owned, public or shared, not '%s'",
+                               h->weights);
+    tacit_dim *dims = calloc(h->dims.count + 1u, sizeof *dims);
+    if (!dims)
+        return cli_fail(command, "out of memory");
+    int code = cli_dims(command, &h->dims, dims);
+    o->dims = dims;
+    o->n_dims = h->dims.count;
+    if (h->calibrate && job) {
+        o->calibration = job->inputs;
+        o->n_calibration = job->n_inputs;
+    }
+    return code;
+}
+
+/* Loads MODEL and makes it a secure program; the job holds model, inputs, plain outputs. */
+static int open_model(const char *command, const char *path, how *h, cli_job *job,
+                      tacit_secure **out)
+{
+    tacit_error err = {TACIT_OK, ""};
+    cli_compile compile = {.dims = h->dims};
+    tacit_model *peek = NULL;
+    tacit_port port;
+    if (h->inputs.count) {
+        if (tacit_model_load(path, NULL, &peek, &err) != TACIT_OK)
+            return cli_fail(command, "%s", err.message);
+        int code = tacit_model_input(peek, 0, &port) == TACIT_OK
+                       ? name_inputs(command, port.name, &h->inputs)
+                       : -1;
+        tacit_model_free(peek);
+        if (code >= 0)
+            return code;
+    }
+    int code = cli_job_open(job, command, path, &compile, &h->inputs, h->seed);
+    if (code >= 0)
+        return code;
+    tacit_secure_options o;
+    code = secure_options(command, h, job, &o);
+    if (code >= 0)
+        return code;
+    if (tacit_secure_compile(job->model, &o, out, &err) != TACIT_OK)
+        return cli_fail(command, "%s", err.message);
+    return -1;
+}
+
+static void print_tensor(const tacit_tensor *t)
+{
+    char type[320];
+    printf("%s : %s = [", t->name, cli_tensor_type(t, type));
+    int64_t n = cli_elements(t);
+    for (int64_t i = 0; i < n && i < 10; i++)
+        printf("%s%.6g", i ? ", " : "", cli_element(t, i));
+    printf("%s]\n", n > 10 ? ", ..." : "");
+}
+
+static int write_tensors(const char *command, const char *dir, const tacit_tensor *t, uint32_t n)
+{
+    mkdir(dir, 0777);
+    for (uint32_t i = 0; i < n; i++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%s.npy", dir, t[i].name);
+        for (char *c = path + strlen(dir) + 1; *c; c++)
+            if (*c == '/' || *c == ':')
+                *c = '_';
+        ir_shape shape = ir_shape_of(t[i].rank, t[i].dims);
+        ir_tensor tensor = ir_tensor_view(t[i].dtype, &shape, t[i].data);
+        tacit_error err = {TACIT_OK, ""};
+        if (load_npy_write(&tensor, path, &err) != TACIT_OK)
+            return cli_fail(command, "%s", err.message);
+    }
+    return -1;
+}
+
+static tacit_tensor *output_room(const tacit_secure *s, arena *memory)
+{
+    uint32_t n = tacit_secure_output_count(s);
+    tacit_tensor *t = ARENA_ARRAY(memory, n + 1u, tacit_tensor);
+    for (uint32_t i = 0; t && i < n; i++) {
+        tacit_port p;
+        if (tacit_secure_output(s, i, &p) != TACIT_OK)
+            return NULL;
+        t[i] = (tacit_tensor){.name = p.name, .dtype = p.dtype, .rank = p.rank, .bytes = p.bytes};
+        memcpy(t[i].dims, p.dims, sizeof t[i].dims);
+        t[i].data = arena_alloc_zero(memory, p.bytes ? p.bytes : 1);
+        if (!t[i].data)
+            return NULL;
+    }
+    return t;
+}
+
+/* ---- plan, strip, sim ---- */
+
+static int sub_plan(int argc, char **argv)
+{
+    how h = {.seed = 1};
+    bool json = false;
+    const char *path = NULL;
+    const cli_option options[] = {HOW_OPTIONS(&h),
+                                  {"--json", CLI_FLAG, &json, NULL, "machine-readable totals"}};
+    const cli_usage usage = {"secure plan",
+                             "MODEL [options]",
+                             "What a private run costs, by node and in total: key bytes, bytes on "
+                             "the wire, rounds,\nrings. Nothing is dealt.",
+                             options,
+                             CLI_COUNT(options),
+                             1,
+                             1};
+    int code = cli_parse(&usage, argc, argv, &path, NULL);
+    if (code >= 0)
+        return code;
+    cli_job job = {0};
+    tacit_secure *s = NULL;
+    char *text = NULL;
+    tacit_error err = {TACIT_OK, ""};
+    code = open_model("secure plan", path, &h, &job, &s);
+    if (code < 0 && tacit_secure_plan(s, json, &text, &err) != TACIT_OK)
+        code = cli_fail("secure plan", "%s", err.message);
+    if (code < 0)
+        fputs(text, stdout);
+    tacit_text_free(text);
+    tacit_secure_free(s);
+    cli_job_close(&job);
+    return code < 0 ? CLI_OK : code;
+}
+
+static int sub_strip(int argc, char **argv)
+{
+    how h = {.seed = 1};
+    const char *path = NULL, *out = NULL;
+    const cli_option options[] = {HOW_OPTIONS(&h),
+                                  {"--out", CLI_STRING, &out, "FILE", "the description; required"}};
+    const cli_usage usage = {"secure strip",
+                             "MODEL --out arch.tacit [options]",
+                             "Writes what dealer and client may know: the graph without weights, "
+                             "the rounded sizes of\nthe weights, the mode, and a hash of it all.",
+                             options,
+                             CLI_COUNT(options),
+                             1,
+                             1};
+    int code = cli_parse(&usage, argc, argv, &path, NULL);
+    if (code >= 0)
+        return code;
+    if (!out)
+        return cli_usage_error("secure strip", "--out is missing");
+    cli_job job = {0};
+    tacit_secure *s = NULL;
+    tacit_error err = {TACIT_OK, ""};
+    code = open_model("secure strip", path, &h, &job, &s);
+    if (code < 0 && tacit_secure_strip(s, out, &err) != TACIT_OK)
+        code = cli_fail("secure strip", "%s", err.message);
+    tacit_secure_free(s);
+    cli_job_close(&job);
+    return code < 0 ? CLI_OK : code;
+}
+
+static int sub_sim(int argc, char **argv)
+{
+    how h = {.seed = 1};
+    const char *path = NULL, *dir = NULL;
+    const cli_option options[] = {HOW_OPTIONS(&h),
+                                  {"--output", CLI_STRING, &dir, "DIR", "write DIR/NAME.npy"}};
+    const cli_usage usage = {"secure sim",
+                             "MODEL --input x.npy [options]",
+                             "The bit-exact cleartext twin of a private run.",
+                             options,
+                             CLI_COUNT(options),
+                             1,
+                             1};
+    int code = cli_parse(&usage, argc, argv, &path, NULL);
+    if (code >= 0)
+        return code;
+    cli_job job = {0};
+    tacit_secure *s = NULL;
+    tacit_error err = {TACIT_OK, ""};
+    code = open_model("secure sim", path, &h, &job, &s);
+    tacit_tensor *out = code < 0 ? output_room(s, &job.memory) : NULL;
+    if (code < 0 && !out)
+        code = cli_fail("secure sim", "out of memory");
+    if (code < 0 && tacit_secure_simulate(s, job.inputs, job.n_inputs, out, job.n_outputs,
+                                          (uint64_t)h.seed, 0, &err) != TACIT_OK)
+        code = cli_fail("secure sim", "%s", err.message);
+    for (uint32_t i = 0; code < 0 && i < job.n_outputs; i++)
+        print_tensor(&out[i]);
+    if (code < 0 && dir)
+        code = write_tensors("secure sim", dir, out, job.n_outputs);
+    tacit_secure_free(s);
+    cli_job_close(&job);
+    return code < 0 ? CLI_OK : code;
+}
+
+/* ---- deal, serve, query, certs ---- */
+
+static int sub_deal(int argc, char **argv)
+{
+    const char *path = NULL;
+    int64_t runs = 1, insecure = 0;
+    tacit_secure_deal_options o = {0};
+    const cli_option options[] = {
+        {"--runs", CLI_INT, &runs, "N", "queries the keys last for (default 1)"},
+        {"--out-server", CLI_STRING, &o.server_key, "FILE", "the server's key; required"},
+        {"--out-client", CLI_STRING, &o.client_key, "FILE", "the client's key; required"},
+        {"--secret-server", CLI_STRING, &o.server_secret, "FILE",
+         "32 bytes that encrypt it (default: KEY.secret, made where absent)"},
+        {"--secret-client", CLI_STRING, &o.client_secret, "FILE", "the same for the client's"},
+        {"--insecure-seed", CLI_INT, &insecure, "N", "predictable keys, for tests only"},
+    };
+    const cli_usage usage = {"secure deal",
+                             "arch.tacit --out-server s.key --out-client c.key [options]",
+                             "Makes one-time keys for both parties from the public description.",
+                             options,
+                             CLI_COUNT(options),
+                             1,
+                             1};
+    int code = cli_parse(&usage, argc, argv, &path, NULL);
+    if (code >= 0)
+        return code;
+    if (!o.server_key || !o.client_key || runs < 1 || runs > 1000000)
+        return cli_usage_error("secure deal",
+                               "--out-server and --out-client are needed, --runs is 1..1000000");
+    o.runs = (uint32_t)runs;
+    o.insecure_seed = (uint64_t)insecure;
+    tacit_secure *s = NULL;
+    tacit_error err = {TACIT_OK, ""};
+    if (tacit_secure_load(path, &s, &err) != TACIT_OK || tacit_secure_deal(s, &o, &err) != TACIT_OK)
+        code = cli_fail("secure deal", "%s", err.message);
+    tacit_secure_free(s);
+    return code < 0 ? CLI_OK : code;
+}
+
+#define PEER_OPTIONS(p, timeout, predictable)                                                      \
+    {"--key", CLI_STRING, &(p)->key, "FILE", "this party's key; required"},                        \
+        {"--secret", CLI_STRING, &(p)->secret, "FILE", "what it is encrypted with (KEY.secret)"},  \
+        {"--cert", CLI_STRING, &(p)->certificates, "DIR", "folder with certificates; required"},   \
+        {"--timeout", CLI_INT, (timeout), "MS", "longest silence of the other party"},             \
+    {                                                                                              \
+        "--accept-predictable", CLI_FLAG, (predictable), NULL,                                     \
+            "use keys dealt with --insecure-seed: they protect nothing"                            \
+    }
+
+static void print_report(const tacit_secure_report *r)
+{
+    printf("run %u: online %.3f s, rounds %u, sent %llu bytes, received %llu bytes\n", r->run,
+           (double)r->online_ns / 1e9, r->rounds, (unsigned long long)r->sent,
+           (unsigned long long)r->received);
+}
+
+static int sub_serve(int argc, char **argv)
+{
+    how h = {.seed = 1};
+    const char *path = NULL;
+    tacit_secure_peer peer = {0};
+    int64_t timeout = 0, queries = 1;
+    bool predictable = false;
+    const cli_option options[] = {
+        HOW_OPTIONS(&h),
+        PEER_OPTIONS(&peer, &timeout, &predictable),
+        {"--listen", CLI_STRING, &peer.address, "HOST:PORT", "where to wait; required"},
+        {"--queries", CLI_INT, &queries, "N", "answer this many, then end (default 1)"},
+    };
+    const cli_usage usage = {"secure serve",
+                             "MODEL --key s.key --listen HOST:PORT --cert DIR [options]",
+                             "Answers private queries. Mode options must be those of strip.",
+                             options,
+                             CLI_COUNT(options),
+                             1,
+                             1};
+    int code = cli_parse(&usage, argc, argv, &path, NULL);
+    if (code >= 0)
+        return code;
+    peer.timeout_ms = (int)timeout;
+    peer.accept_predictable = predictable;
+    cli_job job = {0};
+    tacit_secure *s = NULL;
+    code = open_model("secure serve", path, &h, &job, &s);
+    for (int64_t i = 0; code < 0 && i < queries && !cli_interrupted; i++) {
+        tacit_secure_report report;
+        tacit_error err = {TACIT_OK, ""};
+        if (tacit_secure_serve(s, &peer, &report, &err) != TACIT_OK)
+            code = cli_fail("secure serve", "%s", err.message);
+        else
+            print_report(&report);
+    }
+    tacit_secure_free(s);
+    cli_job_close(&job);
+    return code < 0 ? CLI_OK : code;
+}
+
+/* Inputs of a query: every one must be a file. */
+static int read_inputs(const tacit_secure *s, cli_list *items, arena *memory, tacit_tensor **out)
+{
+    uint32_t n = tacit_secure_input_count(s);
+    tacit_port port;
+    *out = ARENA_ARRAY(memory, n + 1u, tacit_tensor);
+    if (!*out || tacit_secure_input(s, 0, &port) != TACIT_OK)
+        return cli_fail("secure query", "out of memory");
+    int code = name_inputs("secure query", port.name, items);
+    for (uint32_t i = 0; i < n && code < 0; i++) {
+        const char *file = NULL;
+        if (tacit_secure_input(s, i, &port) != TACIT_OK)
+            return cli_fail("secure query", "input %u cannot be read", i);
+        for (uint32_t k = 0; k < items->count; k++)
+            if (strncmp(items->items[k], port.name, strlen(port.name)) == 0 &&
+                items->items[k][strlen(port.name)] == '=')
+                file = items->items[k] + strlen(port.name) + 1;
+        if (!file)
+            return cli_usage_error("secure query", "input '%s' is not given", port.name);
+        ir_tensor t;
+        tacit_error err = {TACIT_OK, ""};
+        if (cli_load_npy(file, memory, &t, &err) != TACIT_OK)
+            return cli_fail("secure query", "%s", err.message);
+        (*out)[i] = (tacit_tensor){.name = port.name,
+                                   .dtype = t.dtype,
+                                   .rank = t.shape.rank,
+                                   .data = t.data,
+                                   .bytes = t.bytes};
+        memcpy((*out)[i].dims, t.shape.dims, sizeof(*out)[i].dims);
+    }
+    return code;
+}
+
+static int sub_query(int argc, char **argv)
+{
+    const char *path = NULL, *dir = NULL;
+    tacit_secure_peer peer = {0};
+    cli_list items = {0};
+    int64_t timeout = 0;
+    bool predictable = false;
+    const cli_option options[] = {
+        PEER_OPTIONS(&peer, &timeout, &predictable),
+        {"--connect", CLI_STRING, &peer.address, "HOST:PORT", "the server; required"},
+        {"--input", CLI_LIST, &items, "[NAME=]FILE.npy", "an input; repeatable"},
+        {"--output", CLI_STRING, &dir, "DIR", "write DIR/NAME.npy"},
+    };
+    const cli_usage usage = {"secure query",
+                             "arch.tacit --key c.key --connect HOST:PORT --cert DIR --input x.npy",
+                             "Asks a server without showing it the input.",
+                             options,
+                             CLI_COUNT(options),
+                             1,
+                             1};
+    int code = cli_parse(&usage, argc, argv, &path, NULL);
+    if (code >= 0)
+        return code;
+    peer.timeout_ms = (int)timeout;
+    peer.accept_predictable = predictable;
+    arena memory;
+    arena_init(&memory, NULL);
+    tacit_secure *s = NULL;
+    tacit_error err = {TACIT_OK, ""};
+    tacit_tensor *in = NULL, *out = NULL;
+    tacit_secure_report report;
+    if (tacit_secure_load(path, &s, &err) != TACIT_OK)
+        code = cli_fail("secure query", "%s", err.message);
+    if (code < 0)
+        code = read_inputs(s, &items, &memory, &in);
+    if (code < 0 && !(out = output_room(s, &memory)))
+        code = cli_fail("secure query", "out of memory");
+    if (code < 0 && tacit_secure_query(s, &peer, in, tacit_secure_input_count(s), out,
+                                       tacit_secure_output_count(s), &report, &err) != TACIT_OK)
+        code = cli_fail("secure query", "%s", err.message);
+    for (uint32_t i = 0; code < 0 && i < tacit_secure_output_count(s); i++)
+        print_tensor(&out[i]);
+    if (code < 0)
+        print_report(&report);
+    if (code < 0 && dir)
+        code = write_tensors("secure query", dir, out, tacit_secure_output_count(s));
+    tacit_secure_free(s);
+    arena_free(&memory);
+    return code < 0 ? CLI_OK : code;
+}
+
+static int sub_certs(int argc, char **argv)
+{
+    const char *out = NULL;
+    int64_t days = 30;
+    const cli_option options[] = {
+        {"--out", CLI_STRING, &out, "DIR", "folder to write to; required"},
+        {"--days", CLI_INT, &days, "N", "validity (default 30)"},
+    };
+    const cli_usage usage = {"secure certs",
+                             "--out DIR [--days N]",
+                             "A test authority with a certificate for each party.",
+                             options,
+                             CLI_COUNT(options),
+                             0,
+                             0};
+    int code = cli_parse(&usage, argc, argv, NULL, NULL);
+    if (code >= 0)
+        return code;
+    tacit_error err = {TACIT_OK, ""};
+    if (!out)
+        return cli_usage_error("secure certs", "--out is missing");
+    if (tacit_secure_certificates(out, (int)days, &err) != TACIT_OK)
+        return cli_fail("secure certs", "%s", err.message);
+    return CLI_OK;
+}
+
+/* ---- demo ---- */
+
+typedef struct demo {
+    char dir[64], arch[96], server[96], client[96], certs[96], address[64];
+    cli_job job;
+    tacit_secure *owner, *other;
+    tacit_tensor *secure, *sim;
+    uint64_t seed; /* predictable keys: only with dither, where the twin needs the masks */
+    int64_t runs;
+    uint64_t online_ns;
+    int64_t equal, rows;
+    double worst;
+    bool exact;
+} demo;
+
+static void remove_folder(const char *dir)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        execlp("rm", "rm", "-rf", dir, (char *)NULL);
+        _exit(127);
+    }
+    if (pid > 0)
+        waitpid(pid, NULL, 0);
+}
+
+/* The dealer's process knows the description only. */
+static int deal_process(const demo *d)
+{
+    tacit_secure *s = NULL;
+    tacit_error err = {TACIT_OK, ""};
+    tacit_secure_deal_options o = {.runs = (uint32_t)d->runs,
+                                   .server_key = d->server,
+                                   .client_key = d->client,
+                                   .insecure_seed = d->seed};
+    if (tacit_secure_load(d->arch, &s, &err) != TACIT_OK ||
+        tacit_secure_deal(s, &o, &err) != TACIT_OK)
+        return cli_fail("secure demo", "dealer: %s", err.message);
+    tacit_secure_free(s);
+    return CLI_OK;
+}
+
+static int serve_process(const demo *d)
+{
+    tacit_secure_peer peer = {.key = d->server,
+                              .address = d->address,
+                              .certificates = d->certs,
+                              .timeout_ms = 120000,
+                              .accept_predictable = d->seed != 0};
+    for (int64_t i = 0; i < d->runs; i++) {
+        tacit_error err = {TACIT_OK, ""};
+        tacit_secure_report report;
+        if (tacit_secure_serve(d->owner, &peer, &report, &err) != TACIT_OK)
+            return cli_fail("secure demo", "server: %s", err.message);
+    }
+    return CLI_OK;
+}
+
+static int wait_for(pid_t pid, const char *who)
+{
+    int status = 0;
+    if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        return cli_fail("secure demo", "the %s failed", who);
+    return -1;
+}
+
+static int64_t best(const tacit_tensor *t, int64_t row, int64_t k)
+{
+    int64_t at = 0;
+    for (int64_t i = 1; i < k; i++)
+        if (cli_element(t, row * k + i) > cli_element(t, row * k + at))
+            at = i;
+    return at;
+}
+
+static void compare(demo *d)
+{
+    for (uint32_t i = 0; i < d->job.n_outputs; i++) {
+        const tacit_tensor *a = &d->secure[i], *b = &d->job.outputs[i];
+        int64_t n = cli_elements(a), k = a->rank ? a->dims[a->rank - 1] : 1;
+        d->exact &= memcmp(a->data, d->sim[i].data, a->bytes) == 0;
+        for (int64_t e = 0; e < n; e++)
+            d->worst = fmax(d->worst, fabs(cli_element(a, e) - cli_element(b, e)));
+        for (int64_t r = 0; i == 0 && k > 0 && r < n / k; r++) {
+            d->rows++;
+            d->equal += best(a, r, k) == best(b, r, k);
+        }
+    }
+}
+
+static int ask(demo *d, int64_t run)
+{
+    tacit_error err = {TACIT_OK, ""};
+    tacit_secure_report report;
+    tacit_secure_peer peer = {.key = d->client,
+                              .address = d->address,
+                              .certificates = d->certs,
+                              .timeout_ms = 120000,
+                              .accept_predictable = d->seed != 0};
+    uint32_t n = d->job.n_outputs;
+    if (tacit_secure_query(d->other, &peer, d->job.inputs, d->job.n_inputs, d->secure, n, &report,
+                           &err) != TACIT_OK ||
+        tacit_secure_simulate(d->owner, d->job.inputs, d->job.n_inputs, d->sim, n, d->seed,
+                              (uint32_t)run, &err) != TACIT_OK)
+        return cli_fail("secure demo", "%s", err.message);
+    d->online_ns += report.online_ns;
+    int code = cli_job_run(&d->job);
+    if (code < 0)
+        compare(d);
+    return code;
+}
+
+static int demo_files(demo *d)
+{
+    tacit_error err = {TACIT_OK, ""};
+    snprintf(d->dir, sizeof d->dir, "/tmp/tacit-demo-XXXXXX");
+    if (!mkdtemp(d->dir))
+        return cli_fail("secure demo", "cannot make a folder in /tmp");
+    snprintf(d->arch, sizeof d->arch, "%s/arch.tacit", d->dir);
+    snprintf(d->server, sizeof d->server, "%s/s.key", d->dir);
+    snprintf(d->client, sizeof d->client, "%s/c.key", d->dir);
+    snprintf(d->certs, sizeof d->certs, "%s/certs", d->dir);
+    snprintf(d->address, sizeof d->address, "127.0.0.1:%d", 20000 + (int)getpid() % 30000);
+    if (tacit_secure_certificates(d->certs, 1, &err) != TACIT_OK ||
+        tacit_secure_strip(d->owner, d->arch, &err) != TACIT_OK ||
+        tacit_secure_load(d->arch, &d->other, &err) != TACIT_OK)
+        return cli_fail("secure demo", "%s", err.message);
+    return -1;
+}
+
+static int demo_run(demo *d)
+{
+    int code = demo_files(d);
+    if (code >= 0)
+        return code;
+    d->secure = output_room(d->other, &d->job.memory);
+    d->sim = output_room(d->other, &d->job.memory);
+    if (!d->secure || !d->sim)
+        return cli_fail("secure demo", "out of memory");
+    printf("strip: done, hash agreed\n");
+    fflush(stdout);
+    pid_t dealer = fork();
+    if (dealer == 0)
+        _exit(deal_process(d));
+    code = wait_for(dealer, "dealer");
+    if (code >= 0)
+        return code;
+    printf("deal: %lld runs\n", (long long)d->runs);
+    fflush(stdout);
+    pid_t server = fork();
+    if (server == 0)
+        _exit(serve_process(d));
+    for (int64_t run = 0; run < d->runs && code < 0; run++)
+        code = ask(d, run);
+    int served = wait_for(server, "server");
+    return code >= 0 ? code : served;
+}
+
+static int sub_demo(int argc, char **argv)
+{
+    how h = {.seed = 1};
+    const char *path = NULL;
+    demo d = {.runs = 1, .exact = true};
+    const cli_option options[] = {HOW_OPTIONS(&h),
+                                  {"--runs", CLI_INT, &d.runs, "N", "queries (default 1)"}};
+    const cli_usage usage = {"secure demo",
+                             "MODEL [options]",
+                             "All of it on this machine: dealer, server and client as three "
+                             "processes over TLS on the\nloopback, compared with the twin and "
+                             "with a run in the clear.",
+                             options,
+                             CLI_COUNT(options),
+                             1,
+                             1};
+    int code = cli_parse(&usage, argc, argv, &path, NULL);
+    if (code >= 0)
+        return code;
+    if (d.runs < 1 || d.runs > 10000)
+        return cli_usage_error("secure demo", "--runs is 1..10000");
+    d.seed = h.dither ? 20250101 : 0;
+    code = open_model("secure demo", path, &h, &d.job, &d.owner);
+    if (code < 0)
+        code = demo_run(&d);
+    if (code < 0) {
+        tacit_secure_costs c;
+        tacit_secure_cost(d.owner, &c);
+        printf("mode: %s; wire %llu bytes\n", c.mode, (unsigned long long)c.wire_bytes);
+        printf(
+            "secure: bit-exact %s, max error %.3g, argmax equal %lld/%lld, online %.3f s, rounds "
+            "%u, key %llu bytes\n",
+            d.exact ? "yes" : "no", d.worst, (long long)d.equal, (long long)d.rows,
+            (double)d.online_ns / 1e9 / (double)d.runs, c.rounds,
+            (unsigned long long)(c.key_bytes_server > c.key_bytes_client ? c.key_bytes_server
+                                                                         : c.key_bytes_client));
+        if (!d.exact)
+            code = cli_fail("secure demo", "the parties and the twin disagree");
+    }
+    if (d.dir[0])
+        remove_folder(d.dir);
+    tacit_secure_free(d.other);
+    tacit_secure_free(d.owner);
+    cli_job_close(&d.job);
+    return code < 0 ? CLI_OK : code;
+}
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} subcommands[] = {
+    {"plan", sub_plan, "what a private run costs"},
+    {"strip", sub_strip, "the public part of a model"},
+    {"deal", sub_deal, "one-time keys for both parties"},
+    {"serve", sub_serve, "answer private queries"},
+    {"query", sub_query, "ask a server"},
+    {"sim", sub_sim, "the bit-exact cleartext twin"},
+    {"demo", sub_demo, "all of it on this machine"},
+    {"certs", sub_certs, "test certificates"},
+};
+
+int cmd_secure(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "";
+    for (uint32_t i = 0; i < CLI_COUNT(subcommands); i++)
+        if (strcmp(name, subcommands[i].name) == 0)
+            return subcommands[i].run(argc - 1, argv + 1);
+    bool help = strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
+    FILE *out = help ? stdout : stderr;
+    fprintf(out, "usage: tacit secure SUBCOMMAND [options]\n\n"
+                 "Private inference between a server with a model and a client with inputs.\n\n");
+    for (uint32_t i = 0; i < CLI_COUNT(subcommands); i++)
+        fprintf(out, "  %-8s %s\n", subcommands[i].name, subcommands[i].summary);
+    fprintf(out, "\n'tacit secure SUBCOMMAND --help' tells more; docs/private-inference.md is the "
+                 "guide.\n");
+    return help ? CLI_OK : CLI_USAGE;
+}
