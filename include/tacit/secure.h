@@ -29,11 +29,18 @@ typedef enum tacit_secure_weights {
     TACIT_WEIGHTS_SHARED, /* computed on as secrets of both parties */
 } tacit_secure_weights;
 
+/* Comparisons by trees open one message less, by digits they need a tenth of the key. */
+typedef enum tacit_secure_compare {
+    TACIT_COMPARE_AUTO, /* trees where they are short, few or follow each other */
+    TACIT_COMPARE_TREES,
+    TACIT_COMPARE_DIGITS,
+} tacit_secure_compare;
+
 /* Zero means the default throughout. */
 typedef struct tacit_secure_options {
     tacit_secure_weights weights;
-    int dither;   /* rescale by public dither instead of faithfully */
-    int digits;   /* compare by digits: smaller keys, more rounds */
+    int dither; /* rescale by public dither instead of faithfully */
+    tacit_secure_compare compare;
     int frac;     /* fraction bits of activations and weights; default 12 */
     double bound; /* largest |x| of float inputs; default 8 */
     const tacit_dim *dims;

@@ -79,7 +79,7 @@ static sec_mode mode_of(const tacit_secure_options *o)
     static const int weights[] = {SEC_SERVER, SEC_PUBLIC, SEC_SHARED};
     return (sec_mode){.weights = (unsigned)o->weights <= 2 ? weights[o->weights] : SEC_SERVER,
                       .dither = o->dither != 0,
-                      .digits = o->digits != 0,
+                      .compare = (unsigned)o->compare <= 2 ? (uint8_t)o->compare : SEC_AUTO,
                       .calibrated = o->n_calibration > 0,
                       .frac = (uint8_t)(o->frac > 0 && o->frac < 255 ? o->frac : 12),
                       .weight_frac = (uint8_t)(o->frac > 0 && o->frac < 255 ? o->frac : 12),
@@ -184,7 +184,7 @@ tacit_status tacit_secure_strip(const tacit_secure *s, const char *path, tacit_e
     if (status == TACIT_OK) {
         const sec_mode *m = &p->mode;
         sbuf_printf(&text, "tacit-secure 1\nmode %d %d %d %d %u %u %.17g\nfacts %u", m->weights,
-                    m->dither, m->digits, m->calibrated, m->frac, m->weight_frac, m->input_bound,
+                    m->dither, m->compare, m->calibrated, m->frac, m->weight_frac, m->input_bound,
                     p->facts.count);
         for (uint32_t i = 0; i < p->facts.count; i++)
             sbuf_printf(&text, " %d", (int)p->facts.data[i]);
@@ -212,14 +212,14 @@ static tacit_status bad_description(tacit_error *err, const char *what)
 static tacit_status read_head(const char **at, arena *memory, sec_options *o, uint8_t hash[32],
                               tacit_error *err)
 {
-    int weights, dither, digits, calibrated, used = 0;
+    int weights, dither, compare, calibrated, used = 0;
     unsigned frac, weight_frac, n;
     double bound;
     if (sscanf(*at, "tacit-secure 1\nmode %d %d %d %d %u %u %lf\nfacts %u%n", &weights, &dither,
-               &digits, &calibrated, &frac, &weight_frac, &bound, &n, &used) != 8)
+               &compare, &calibrated, &frac, &weight_frac, &bound, &n, &used) != 8)
         return bad_description(err, "its first lines");
-    if (weights < SEC_PUBLIC || weights > SEC_SERVER || frac > 63 || weight_frac > 63 ||
-        n > 10000000)
+    if (weights < SEC_PUBLIC || weights > SEC_SERVER || compare < 0 || compare >= SEC_COMPARES ||
+        frac > 63 || weight_frac > 63 || n > 10000000)
         return bad_description(err, "its mode");
     *at += used;
     int32_t *facts = ARENA_ARRAY(memory, n + 1u, int32_t);
@@ -246,7 +246,7 @@ static tacit_status read_head(const char **at, arena *memory, sec_options *o, ui
     *o = (sec_options){.facts = facts, .n_facts = n};
     o->mode = (sec_mode){.weights = weights,
                          .dither = dither != 0,
-                         .digits = digits != 0,
+                         .compare = (uint8_t)compare,
                          .calibrated = calibrated != 0,
                          .frac = (uint8_t)frac,
                          .weight_frac = (uint8_t)weight_frac,

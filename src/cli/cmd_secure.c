@@ -17,7 +17,8 @@
 
 typedef struct how {
     const char *weights, *calibrate;
-    bool dither, digits;
+    const char *compare;
+    bool dither;
     int64_t frac;
     double bound;
     cli_list dims, inputs;
@@ -28,8 +29,7 @@ typedef struct how {
     {"--weights", CLI_STRING, &(h)->weights, "MODE", "owned (default), public or shared"},         \
         {"--dither", CLI_FLAG, &(h)->dither, NULL,                                                 \
          "rescale by public dither, not faithfully (marked in the keys)"},                         \
-        {"--digits", CLI_FLAG, &(h)->digits, NULL,                                                 \
-         "compare by digits: smaller keys, more rounds"},                                          \
+        {"--compare", CLI_STRING, &(h)->compare, "HOW", "auto (default), trees or digits"},        \
         {"--frac", CLI_INT, &(h)->frac, "N", "fraction bits (default 12)"},                        \
         {"--bound", CLI_FLOAT, &(h)->bound, "X", "largest |x| of float inputs (default 8)"},       \
         {"--calibrate", CLI_STRING, &(h)->calibrate, "inputs|random",                              \
@@ -59,8 +59,7 @@ static int name_inputs(const char *command, const char *first, cli_list *items)
 static int secure_options(const char *command, const how *h, const cli_job *job,
                           tacit_secure_options *o)
 {
-    *o = (tacit_secure_options){
-        .dither = h->dither, .digits = h->digits, .frac = (int)h->frac, .bound = h->bound};
+    *o = (tacit_secure_options){.dither = h->dither, .frac = (int)h->frac, .bound = h->bound};
     if (h->weights && strcmp(h->weights, "public") == 0)
         o->weights = TACIT_WEIGHTS_PUBLIC;
     else if (h->weights && strcmp(h->weights, "shared") == 0)
@@ -68,6 +67,12 @@ static int secure_options(const char *command, const how *h, const cli_job *job,
     else if (h->weights && strcmp(h->weights, "owned") != 0)
         return cli_usage_error(command, "--weights is owned, public or shared, not '%s'",
                                h->weights);
+    if (h->compare && strcmp(h->compare, "trees") == 0)
+        o->compare = TACIT_COMPARE_TREES;
+    else if (h->compare && strcmp(h->compare, "digits") == 0)
+        o->compare = TACIT_COMPARE_DIGITS;
+    else if (h->compare && strcmp(h->compare, "auto") != 0)
+        return cli_usage_error(command, "--compare is auto, trees or digits, not '%s'", h->compare);
     tacit_dim *dims = calloc(h->dims.count + 1u, sizeof *dims);
     if (!dims)
         return cli_fail(command, "out of memory");

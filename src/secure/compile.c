@@ -215,7 +215,7 @@ static void hash_program(sec_program *p)
     sha256_init(&s);
     const sec_mode *m = &p->mode;
     const uint64_t mode[] = {1 /* version */, (uint64_t)m->weights, m->dither,
-                             m->digits,       m->calibrated,        m->frac,
+                             m->compare,      m->calibrated,        m->frac,
                              m->weight_frac};
     for (size_t i = 0; i < sizeof mode / sizeof *mode; i++)
         add_word(&s, mode[i]);
@@ -239,7 +239,8 @@ static tacit_status compile(sec_program *p, const ir_graph *graph, const sec_opt
     p->mode = o->mode;
     p->graph = graph;
     if (p->mode.frac < 6 || p->mode.frac > 20 || p->mode.weight_frac < 6 ||
-        p->mode.weight_frac > 20 || !(p->mode.input_bound > 0) || p->mode.input_bound > 1e6)
+        p->mode.weight_frac > 20 || !(p->mode.input_bound > 0) || p->mode.input_bound > 1e6 ||
+        p->mode.compare >= SEC_COMPARES)
         return error_set(err, TACIT_ERR_ARGUMENT,
                          "fraction bits must lie in 6..20 and the input bound in (0, 1e6]");
     sec_builder b = {.p = p, .options = o, .graph = graph, .err = err};

@@ -117,6 +117,30 @@ static void reduce_tables(sec_builder *b, sec_instr *in)
     }
 }
 
+/* Bits that a gate compares. */
+static unsigned compared_bits(const fss_gate *g)
+{
+    switch (g->kind) {
+    case FSS_GAP:
+    case FSS_TR:
+        return g->shift;
+    case FSS_MAX:
+    case FSS_RELU:
+    case FSS_PIECES:
+        return g->eff_bits;
+    default:
+        return 0;
+    }
+}
+
+static bool by_digits(const sec_program *p, const fss_gate *g)
+{
+    enum { SHORT = 13, FEW = 4096 };
+    if (p->mode.compare != SEC_AUTO)
+        return p->mode.compare == SEC_DIGITS;
+    return g->kind != FSS_MAX && compared_bits(g) > SHORT && g->count > FEW;
+}
+
 static void want_share(sec_builder *b, sec_wire_id w, unsigned bits)
 {
     sec_wire *wire = sb_wire(b, w);
@@ -264,6 +288,7 @@ tacit_status sec_finish(sec_builder *b)
         sec_instr *in = &p->instrs.data[i];
         if (in->op != SEC_GATE)
             continue;
+        in->gate.digits = by_digits(p, &in->gate);
         reduce_tables(b, in);
         if (b->status == TACIT_OK)
             b->status = fss_gate_info(&p->suite, &in->gate, &in->info, b->err);

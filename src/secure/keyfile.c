@@ -98,7 +98,7 @@ key_header key_header_for(const sec_program *p, unsigned party, uint32_t runs, b
                     .weight_frac = m->weight_frac,
                     .runs = runs,
                     .run_bytes = p->key_bytes[party]};
-    h.flags = (m->dither ? KEY_DITHER : 0) | (m->digits ? KEY_DIGITS : 0) |
+    h.flags = (m->dither ? KEY_DITHER : 0) | ((uint32_t)m->compare << 8) |
               (m->calibrated ? KEY_CALIBRATED : 0) | (predictable ? KEY_PREDICTABLE : 0);
 #ifdef TACIT_HAVE_OPENSSL
     h.flags |= KEY_ENCRYPTED;

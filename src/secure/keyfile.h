@@ -13,13 +13,8 @@
 #include "secure/program.h"
 
 enum { KEY_HEADER = 160, KEY_CHUNK = 1 << 18, KEY_TAG = 16, KEY_SECRET = 32 };
-enum {
-    KEY_DITHER = 1,
-    KEY_DIGITS = 2,
-    KEY_CALIBRATED = 4,
-    KEY_PREDICTABLE = 8,
-    KEY_ENCRYPTED = 16
-};
+/* Bits 8 to 15 of the flags: how comparisons are made. */
+enum { KEY_DITHER = 1, KEY_CALIBRATED = 4, KEY_PREDICTABLE = 8, KEY_ENCRYPTED = 16 };
 
 typedef struct key_header {
     uint8_t party, prg, tree, frac, weight_frac;

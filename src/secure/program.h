@@ -83,10 +83,14 @@ typedef struct sec_instr {
     uint32_t port;
 } sec_instr;
 
+/* How comparisons are made: trees (one opening less), digits (smaller keys), or trees only where
+ * they are short, few, or one after the other. */
+typedef enum sec_compare { SEC_AUTO, SEC_TREES, SEC_DIGITS, SEC_COMPARES } sec_compare;
+
 typedef struct sec_mode {
     int weights;     /* SEC_PUBLIC, SEC_SERVER, SEC_SHARED */
     bool dither;     /* rescale by public dither */
-    bool digits;     /* compare by digits: smaller keys, more rounds */
+    uint8_t compare; /* sec_compare */
     bool calibrated; /* ranges are recorded, not proven */
     uint8_t frac;    /* fraction bits of activations */
     uint8_t weight_frac;

@@ -114,11 +114,23 @@ static const uint32_t *batch_map(sec_builder *b, const ir_shape *from, const ir_
     return lookup;
 }
 
+/* A finer input needs no rescaling first where the product still fits: weights whose norms are
+ * below 4 are assumed here, and a wrong guess costs bits, not correctness. */
+static const sec_tensor *matmul_input(sec_builder *b, const ir_shape *w)
+{
+    const sec_tensor *x = st_in(b, 0);
+    double width = w->rank == 2 ? (double)(w->dims[0] > w->dims[1] ? w->dims[0] : w->dims[1]) : 1;
+    double room = st_bound(x) * ldexp(sqrt(width) * 4, b->p->mode.weight_frac);
+    return b->status == TACIT_OK && x->frac <= 3 * b->p->mode.frac && sb_bits(room) < 60
+               ? x
+               : st_in_scaled(b, 0);
+}
+
 static tacit_status matmul_weight(sec_builder *b, bool trans_a, bool trans_b, double alpha)
 {
     const ir_value *w = b->node->inputs[1];
-    sec_tensor x = *st_in_scaled(b, 0);
     const ir_shape *s = &w->type.shape;
+    sec_tensor x = *matmul_input(b, s);
     TRY(b->status);
     if (trans_a)
         x = swap_last(b, &x);

@@ -30,7 +30,7 @@ static void in_all_modes(const char *text, uint64_t seed, double weights, double
         sec_mode m = world_mode();
         m.weights = mode;
         world_case(text, seed, weights, inputs, m, tolerance);
-        m.digits = true;
+        m.compare = SEC_DIGITS;
         world_case(text, seed + 1, weights, inputs, m, tolerance);
         m.dither = true;
         world_case(text, seed + 2, weights, inputs, m, tolerance);
