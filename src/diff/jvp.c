@@ -18,6 +18,11 @@ static bool has_jvp(const op_def *op)
     return op->jvp || op->vjp || op->flags & OP_NOT_DIFFERENTIABLE;
 }
 
+static bool has_tangent(tacit_dtype dtype)
+{
+    return ir_dtype_is_float(dtype) || ir_dtype_classify(dtype) == IR_CLASS_COMPLEX;
+}
+
 static ir_value *tangent_of(const forward *f, const ir_value *v)
 {
     return v && v->id < f->tangents.count ? f->tangents.data[v->id] : NULL;
@@ -129,7 +134,7 @@ static tacit_status visit(forward *f, ir_node *n)
         if (!n->op->vjp)
             return op_no_rule(n, "jvp", f->err);
         for (uint32_t i = 0; i < n->n_outputs; i++)
-            if (n->outputs[i] && ir_dtype_is_float(n->outputs[i]->type.dtype))
+            if (n->outputs[i] && has_tangent(n->outputs[i]->type.dtype))
                 TRY(transpose_twice(f, &c, i));
     }
     for (uint32_t i = 0; i < n->n_outputs; i++)
@@ -145,8 +150,7 @@ static tacit_status add_tangent_inputs(forward *f, uint32_t n, const char *const
         if (!v || v->producer)
             return error_set(f->err, TACIT_ERR_ARGUMENT,
                              "'%s' is not an input or weight of the graph", wrt[i]);
-        if (!ir_dtype_is_float(v->type.dtype) &&
-            ir_dtype_classify(v->type.dtype) != IR_CLASS_COMPLEX)
+        if (!has_tangent(v->type.dtype))
             return error_set(f->err, TACIT_ERR_TYPE, "'%s' is %s: it has no tangent", wrt[i],
                              tacit_dtype_text(v->type.dtype));
         const char *name = arena_printf(f->graph->memory, "tangent_%s", wrt[i]);

@@ -3,6 +3,7 @@
  * functions follow Wirtinger's ∂/∂z̄: half the gradient of the pair (re, im). */
 #include "op/elementwise.h"
 #include "op/loop.h"
+#include "op/vjp.h"
 
 static tacit_dtype real_of(tacit_dtype dtype)
 {
@@ -129,11 +130,12 @@ static tacit_status norm_sq_grad_eval(op_eval *c)
     }
 
 const op_def op_rows_complex[] = {
-    COMPLEX_ROW("Complex", 2, complex_infer, complex_eval, 0),
-    COMPLEX_ROW("Real", 1, part_infer, real_eval, 0),
-    COMPLEX_ROW("Imag", 1, part_infer, imag_eval, 0),
-    COMPLEX_ROW("NormSq", 1, part_infer, norm_sq_eval, 0),
-    COMPLEX_ROW("Conj", 1, conj_infer, conj_eval, 1),
-    COMPLEX_ROW("NormSqGrad", 2, norm_sq_grad_infer, norm_sq_grad_eval, 1),
+    COMPLEX_ROW("Complex", 2, complex_infer, complex_eval, 0, .vjp = op_vjp_complex),
+    COMPLEX_ROW("Real", 1, part_infer, real_eval, 0, .vjp = op_vjp_real),
+    COMPLEX_ROW("Imag", 1, part_infer, imag_eval, 0, .vjp = op_vjp_imag),
+    COMPLEX_ROW("NormSq", 1, part_infer, norm_sq_eval, 0, .vjp = op_vjp_norm_sq),
+    COMPLEX_ROW("Conj", 1, conj_infer, conj_eval, 1, .vjp = op_vjp_conj),
+    COMPLEX_ROW("NormSqGrad", 2, norm_sq_grad_infer, norm_sq_grad_eval, 1,
+                .vjp = op_vjp_norm_sq_grad),
     {0},
 };

@@ -23,7 +23,8 @@ struct op_diff {
 };
 
 /* --- building --------------------------------------------------------------------------------- */
-/* Any node with one output; inputs may hold NULL for absent ones only through op_diff_node. */
+/* Any node with one output, "Softmax" or "tacit.Solve"; inputs may hold NULL for absent ones only
+ * through op_diff_node. */
 ir_value *op_diff_node(op_diff *c, const char *type, uint32_t n, ir_value *const *inputs);
 /* The same, not yet inferred: for nodes whose attributes are set next (which infers them). NULL
  * when an input is NULL. */
@@ -38,6 +39,9 @@ ir_value *op_diff_attr_ints(op_diff *c, ir_value *v, const char *name, uint32_t 
 ir_value *op_diff_scalar(op_diff *c, tacit_dtype dtype, double value); /* rank 0 */
 ir_value *op_diff_ints(op_diff *c, uint32_t n, const int64_t *values); /* rank 1, i64 */
 ir_value *op_diff_scale(op_diff *c, ir_value *x, double factor);       /* x·factor, in x's dtype */
+/* The conjugate where x is complex: cotangents are ∂/∂z̄, so slopes of holomorphic functions are
+ * multiplied in conjugated. */
+ir_value *op_diff_conj(op_diff *c, ir_value *x);
 ir_value *op_diff_reshape(op_diff *c, ir_value *x, const ir_shape *shape);
 ir_value *op_diff_expand(op_diff *c, ir_value *x, const ir_shape *shape);
 ir_value *op_diff_transpose(op_diff *c, ir_value *x, const int64_t *perm); /* rank entries */

@@ -35,8 +35,12 @@ static ir_node *raw_node(op_diff *c, const char *type, uint32_t n, ir_value *con
 {
     if (c->status != TACIT_OK)
         return NULL;
-    ir_node *node = op_node(c->graph, type, NULL, n, inputs);
-    if (!node)
+    bool own = strncmp(type, "tacit.", 6) == 0;
+    ir_node *node =
+        ir_node_new(c->graph, own ? type + 6 : type, own ? "tacit" : "", NULL, n, inputs, 1, NULL);
+    if (node)
+        op_resolve(NULL, node);
+    else
         out_of_memory(c);
     return node;
 }
@@ -98,6 +102,12 @@ ir_value *op_diff_scalar(op_diff *c, tacit_dtype dtype, double value)
 ir_value *op_diff_ints(op_diff *c, uint32_t n, const int64_t *values)
 {
     return inferred(c, op_build_ints(c->graph, n, values));
+}
+
+ir_value *op_diff_conj(op_diff *c, ir_value *x)
+{
+    bool complex = x && ir_dtype_classify(x->type.dtype) == IR_CLASS_COMPLEX;
+    return complex ? op_diff1(c, "tacit.Conj", x) : x;
 }
 
 ir_value *op_diff_scale(op_diff *c, ir_value *x, double factor)

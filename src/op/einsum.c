@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "op/values.h"
+#include "op/vjp.h"
 
 /* Label ids: letters 0…51, ellipsis axes after them, aligned from the right. */
 enum { ELLIPSIS = 52, LABELS = ELLIPSIS + IR_MAX_RANK, TERMS = 32 };
@@ -217,6 +218,7 @@ const op_def op_rows_einsum[] = {
      .min_out = 1,
      .max_out = 1,
      .infer = einsum_infer,
-     .eval = einsum_eval},
+     .eval = einsum_eval,
+     .vjp = op_vjp_einsum},
     {0},
 };

@@ -7,6 +7,7 @@
 #include "op/conv.h"
 #include "op/gemm.h"
 #include "op/values.h"
+#include "op/vjp.h"
 
 /* Attributes of both: x_zero, w_zero, y_zero (integers) and multiplier = sx·sw/sy (float). */
 typedef struct requantise {
@@ -211,6 +212,7 @@ const op_def op_rows_int8[] = {
      .min_out = 1,
      .max_out = 2,
      .infer = fake_infer,
-     .eval = fake_eval},
+     .eval = fake_eval,
+     .vjp = op_vjp_fake_quantize},
     {0},
 };

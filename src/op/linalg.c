@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "op/values.h"
+#include "op/vjp.h"
 
 typedef struct solve {
     int64_t batch, n, columns;
@@ -120,6 +121,7 @@ const op_def op_rows_linalg[] = {
      .min_out = 1,
      .max_out = 1,
      .infer = solve_infer,
-     .eval = solve_eval},
+     .eval = solve_eval,
+     .vjp = op_vjp_solve},
     {0},
 };

@@ -259,7 +259,7 @@ const op_def op_rows_norm_other[] = {
         .vjp = op_vjp_softmax),
     ROW("LogSoftmax", axis_infer, log_softmax_eval, log_softmax_decompose, op_lower_softmax,
         .vjp = op_vjp_log_softmax),
-    ROW("LpNormalization", axis_infer, lp_norm_eval, NULL, NULL),
+    ROW("LpNormalization", axis_infer, lp_norm_eval, NULL, NULL, .vjp = op_vjp_lp_norm),
     ROW("MeanVarianceNormalization", mvn_infer, mvn_eval, mvn_decompose, NULL),
     ROW("LRN", lrn_infer, lrn_eval, NULL, NULL),
     {0},

@@ -7,6 +7,7 @@
 
 #include "op/elementwise.h"
 #include "op/view.h"
+#include "op/vjp.h"
 
 philox op_random_stream(const op_eval *c)
 {
@@ -262,6 +263,6 @@ const op_def op_rows_random[] = {
     RANDOM_ROW("RandomNormalLike", 1, 1, 1, random_like_infer, normal_eval),
     RANDOM_ROW("Bernoulli", 1, 1, 1, bernoulli_infer, bernoulli_eval),
     RANDOM_ROW("Multinomial", 1, 1, 1, multinomial_infer, multinomial_eval),
-    RANDOM_ROW("Dropout", 1, 3, 2, dropout_infer, dropout_eval),
+    RANDOM_ROW("Dropout", 1, 3, 2, dropout_infer, dropout_eval, .vjp = op_vjp_dropout),
     {0},
 };

@@ -9,6 +9,7 @@
 #include "op/build.h"
 #include "op/lowerings.h"
 #include "op/values.h"
+#include "op/vjp.h"
 
 /* --- RotaryEmbedding -------------------------------------------------------------------------- */
 
@@ -257,7 +258,8 @@ const op_def op_rows_rotary[] = {
      .eval = rotary_eval,
      .inplace = 1,
      .lower = op_lower_rotary,
-     .accepts = op_accepts_rotary},
+     .accepts = op_accepts_rotary,
+     .vjp = op_vjp_rotary},
     {.name = "LinearAttention",
      .min_in = 3,
      .max_in = 6,

@@ -220,6 +220,7 @@ const op_def op_rows_scatter[] = {
      .min_out = 1,
      .max_out = 1,
      .infer = scatter_add_infer,
-     .eval = scatter_add_eval},
+     .eval = scatter_add_eval,
+     .vjp = op_vjp_scatter_add},
     {0},
 };

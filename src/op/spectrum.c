@@ -5,6 +5,7 @@
 
 #include "op/fft.h"
 #include "op/values.h"
+#include "op/vjp.h"
 
 /* --- Fft: last axis. Real dtypes hold a row as N reals then N imaginaries ([…, 2N]); complex
  * dtypes as N elements. norm: "none", "backward" (inverse ÷ N), "forward" (forward ÷ N), "ortho" (÷
@@ -174,6 +175,7 @@ const op_def op_rows_spectrum[] = {
      .max_out = 1,
      .infer = fft_infer,
      .eval = fft_eval,
+     .vjp = op_vjp_fft,
      .inplace = 1},
     {.name = "FftButterflyStage",
      .domain = "tacit",
@@ -191,6 +193,7 @@ const op_def op_rows_spectrum[] = {
      .min_out = 1,
      .max_out = 1,
      .infer = log_mel_infer,
-     .eval = log_mel_eval},
+     .eval = log_mel_eval,
+     .vjp = op_vjp_log_mel},
     {0},
 };

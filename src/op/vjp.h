@@ -23,6 +23,15 @@ op_vjp_fn op_vjp_relabel, op_vjp_transpose, op_vjp_expand, op_vjp_concat, op_vjp
 /* vjp_window.c */
 op_vjp_fn op_vjp_conv, op_vjp_conv_transpose, op_vjp_max_pool, op_vjp_average_pool_grad,
     op_vjp_average_pool, op_vjp_global_average, op_vjp_batch_norm;
+/* vjp_linear.c: maps that are linear in each input */
+op_vjp_fn op_vjp_solve, op_vjp_einsum, op_vjp_grouped_matmul, op_vjp_depth_to_space,
+    op_vjp_space_to_depth, op_vjp_scatter_add, op_vjp_rotary, op_vjp_fft;
+/* vjp_complex.c */
+op_vjp_fn op_vjp_complex, op_vjp_real, op_vjp_imag, op_vjp_norm_sq, op_vjp_conj,
+    op_vjp_norm_sq_grad;
+/* vjp_other.c */
+op_vjp_fn op_vjp_cum_prod, op_vjp_lp_norm, op_vjp_fake_quantize, op_vjp_global_max,
+    op_vjp_cast_like, op_vjp_dropout, op_vjp_log_mel;
 /* vjp_loss.c */
 op_vjp_fn op_vjp_nll, op_vjp_cross_entropy;
 

@@ -46,18 +46,19 @@ tacit_status op_vjp_mul(op_diff *c)
 {
     for (uint32_t i = 0; i < 2; i++)
         if (c->wanted[i])
-            give(c, i, op_diff2(c, "Mul", c->out_grad[0], c->node->inputs[1 - i]));
+            give(c, i, op_diff2(c, "Mul", c->out_grad[0], op_diff_conj(c, c->node->inputs[1 - i])));
     return c->status;
 }
 
 /* d(a/b) = g/b and −g·y/b */
 tacit_status op_vjp_div(op_diff *c)
 {
-    ir_value *quotient = op_diff2(c, "Div", c->out_grad[0], c->node->inputs[1]);
+    ir_value *below = op_diff_conj(c, c->node->inputs[1]), *y = c->node->outputs[0];
+    ir_value *quotient = op_diff2(c, "Div", c->out_grad[0], below);
     if (c->wanted[0])
         give(c, 0, quotient);
     if (c->wanted[1])
-        give(c, 1, op_diff1(c, "Neg", op_diff2(c, "Mul", quotient, c->node->outputs[0])));
+        give(c, 1, op_diff1(c, "Neg", op_diff2(c, "Mul", quotient, op_diff_conj(c, y))));
     return c->status;
 }
 

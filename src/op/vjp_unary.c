@@ -66,6 +66,8 @@ static ir_value *d_log(unary u)
 /* ½/√x, zero where √x is not positive. */
 static ir_value *d_sqrt(unary u)
 {
+    if (!ir_dtype_is_float(u.x->type.dtype)) /* complex numbers have no order */
+        return op_diff2(u.c, "Div", num(u, 0.5), u.y);
     ir_value *safe = choose(u, "Greater", 0, u.y, num(u, 1));
     return choose(u, "Greater", 0, op_diff2(u.c, "Div", num(u, 0.5), safe), num(u, 0));
 }
@@ -277,7 +279,8 @@ tacit_status op_vjp_unary(op_diff *c)
     unary u = {c, c->node->inputs[0], c->node->outputs[0]};
     for (size_t i = 0; i < sizeof slopes / sizeof *slopes; i++)
         if (strcmp(slopes[i].op, c->node->type) == 0) {
-            c->in_grad[0] = op_diff2(c, "Mul", c->out_grad[0], slopes[i].slope(u));
+            ir_value *slope = op_diff_conj(c, slopes[i].slope(u));
+            c->in_grad[0] = op_diff2(c, "Mul", c->out_grad[0], slope);
             return c->status;
         }
     return op_diff_fail(c, TACIT_ERR_UNSUPPORTED, "no derivative is known");

@@ -10,6 +10,7 @@
 #include "op/gguf.h"
 #include "op/strip.h"
 #include "op/values.h"
+#include "op/vjp.h"
 
 /* --- weight schemes ------------------------------------------------------------------------------
  * A weight matrix [k, n] in one of:
@@ -429,7 +430,7 @@ const op_def op_rows_weights[] = {
     ROW("DequantMatMul", 2, 4, 1, dequant_infer, dequant_eval),
     ROW("DequantizeGguf", 1, 1, 1, unpack_infer, unpack_eval),
     ROW("LoraMatMul", 4, 4, 1, lora_infer, lora_eval, .decompose = lora_decompose),
-    ROW("GroupedMatMul", 3, 3, 1, grouped_infer, grouped_eval),
+    ROW("GroupedMatMul", 3, 3, 1, grouped_infer, grouped_eval, .vjp = op_vjp_grouped_matmul),
     ROW("MoeRoute", 1, 1, 2, route_infer, route_eval),
     {0},
 };

@@ -185,6 +185,73 @@ static const rule_case cases[] = {
      "in %a : f64[1,2,4,3]\nin %b : f64[1,2,3,2]\n%y = tacit.AveragePoolGrad(%a, %b) "
      "kernel_shape=[2, 2] @n\nout %y",
      -1, 1},
+    {"Solve", "in %a : f64[2,2]\nin %b : f64[2]\n%y = tacit.Solve(%a, %b) @n\nout %y", 0.5, 2},
+    {"Solve", "in %a : f64[2,3,3]\nin %b : f64[2,3,2]\n%y = tacit.Solve(%a, %b) @n\nout %y", -3, 3},
+    {"Einsum",
+     "in %a : f64[2,3]\nin %b : f64[3,4]\n%y = Einsum(%a, %b) equation=\"ij,jk->ki\" @n\nout %y",
+     -1, 1},
+    {"Einsum", "in %a : f64[2,3,4]\n%y = Einsum(%a) equation=\"ijk->j\" @n\nout %y", -1, 1},
+    {"Einsum",
+     "in %a : f64[2,2,3]\nin %b : f64[2,3,2]\nin %c : f64[2]\n%y = Einsum(%a, %b, %c) "
+     "equation=\"...ij, ...jk, k -> ...i\" @n\nout %y",
+     -1, 1},
+    {"Einsum", "in %a : f64[2,3]\nin %b : f64[3]\n%y = Einsum(%a, %b) equation=\"ba,a\" @n\nout %y",
+     -1, 1},
+    {"GroupedMatMul",
+     "in %a : f64[4,2]\nin %b : f64[3,2,3]\nconst %i : i64[4] = [2, 0, 2, 1]\n%y = "
+     "tacit.GroupedMatMul(%a, %b, %i) @n\nout %y",
+     -1, 1},
+    {"DepthToSpace", "in %a : f64[1,8,2,3]\n%y = DepthToSpace(%a) blocksize=2 @n\nout %y", -1, 1},
+    {"DepthToSpace",
+     "in %a : f64[1,8,2,1]\n%y = DepthToSpace(%a) blocksize=2 mode=\"CRD\" @n\nout %y", -1, 1},
+    {"SpaceToDepth", "in %a : f64[1,2,4,6]\n%y = SpaceToDepth(%a) blocksize=2 @n\nout %y", -1, 1},
+    {"ScatterAdd",
+     "in %a : f64[2,3]\nconst %i : i64[3] = [1, 0, 1]\n%y = tacit.ScatterAdd(%a, %i) axis=1 dim=3 "
+     "@n\nout %y",
+     -1, 1},
+    {"RotaryEmbedding",
+     "in %a : f64[1,2,2,4]\nconst %c : f64[1,2,2] = [0.6, 0.8, 1.0, 0.0]\nconst %s : f64[1,2,2] = "
+     "[0.8, 0.6, 0.0, 1.0]\n%y = RotaryEmbedding(%a, %c, %s) @n\nout %y",
+     -1, 1},
+    {"Fft", "in %a : f64[2,6]\n%y = tacit.Fft(%a) norm=\"none\" @n\nout %y", -1, 1},
+    {"Fft", "in %a : f64[1,8]\n%y = tacit.Fft(%a) inverse=1 @n\nout %y", -1, 1},
+    {"Fft", "in %a : f64[1,10]\n%y = tacit.Fft(%a) norm=\"ortho\" @n\nout %y", -1, 1},
+    {"Complex",
+     "in %a : f64[2]\nin %b : f64[2]\n%z = tacit.Complex(%a, %b) @z\n%w = Mul(%z, %z) @w\n%e = "
+     "Exp(%w) @e\n%q = Div(%e, %z) @q\n%y = tacit.Real(%q) @y\nout %y",
+     0.3, 1},
+    {"Real",
+     "in %a : f64[2,1]\nin %b : f64[2]\n%z = tacit.Complex(%a, %b) @z\n%w = Sqrt(%z) @w\n%y = "
+     "tacit.Real(%w) @y\nout %y",
+     0.3, 1},
+    {"Imag",
+     "in %a : f64[2]\nin %b : f64[2]\n%z = tacit.Complex(%a, %b) @z\n%w = Log(%z) @w\n%f = "
+     "tacit.Fft(%w) @f\n%y = tacit.Imag(%f) @y\nout %y",
+     0.3, 1},
+    {"NormSq",
+     "in %a : f64[2]\nin %b : f64[2]\n%z = tacit.Complex(%a, %b) @z\n%w = Exp(%z) @w\n%y = "
+     "tacit.NormSq(%w) @y\nout %y",
+     -1, 1},
+    {"Conj",
+     "in %a : f64[2]\nin %b : f64[2]\n%z = tacit.Complex(%a, %b) @z\n%c = tacit.Conj(%z) @c\n%w = "
+     "Mul(%c, %z) @w\n%e = Sub(%w, %c) @e\n%y = tacit.Imag(%e) @y\nout %y",
+     -1, 1},
+    {"NormSqGrad",
+     "in %a : f64[2]\nin %b : f64[2]\n%z = tacit.Complex(%a, %b) @z\n%g = tacit.NormSqGrad(%z, %a) "
+     "@g\n%y = tacit.NormSq(%g) @y\nout %y",
+     -1, 1},
+    {"CumProd", "in %a : f64[2,3]\nconst %x : i64[] = [1]\n%y = CumProd(%a, %x) @n\nout %y", -2, 2},
+    {"CumProd",
+     "in %a : f64[3,2]\nconst %x : i64[] = [0]\n%y = CumProd(%a, %x) exclusive=1 reverse=1 @n\n"
+     "out %y",
+     -2, 2},
+    {"LpNormalization", "in %a : f64[2,3]\n%y = LpNormalization(%a) @n\nout %y", 0.3, 2},
+    {"LpNormalization", "in %a : f64[2,3]\n%y = LpNormalization(%a) axis=0 p=1 @n\nout %y", -2,
+     -0.3},
+    {"GlobalMaxPool", "in %a : f64[2,2,3,2]\n%y = GlobalMaxPool(%a) @n\nout %y", -2, 2},
+    {"CastLike", "in %a : f64[2]\nconst %l : f64[] = [0.0]\n%y = CastLike(%a, %l) @n\nout %y", -2,
+     2},
+    {"LogMel", "in %a : f64[2,8]\nin %b : f64[2,3]\n%y = tacit.LogMel(%a, %b) @n\nout %y", 0.2, 1},
     {"MaxPool",
      "in %a : f64[2,1,4,6]\n%y = MaxPool(%a) kernel_shape=[2, 3] strides=[2, 3] @n\nout %y", -2, 2},
     {"NegativeLogLikelihoodLoss",
@@ -234,7 +301,7 @@ static const rule_case cases[] = {
 };
 
 /* Rows whose derivative is a convention, not a limit: checked in test_conventions.c. */
-static const char *const by_convention[] = {"Round"};
+static const char *const by_convention[] = {"Round", "FakeQuantize", "Dropout"};
 
 static void check_gradient(const rule_case *k, arena *a, ir_graph *g, const ir_tensor **in, rng *r)
 {
