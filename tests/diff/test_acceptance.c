@@ -1,0 +1,554 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Acceptance cases of the transforms, T13 to T53: derivatives of single ops, gradients through
+ * linear solves, batching, and whole small networks. */
+#include <math.h>
+
+#include "diff/harness.h"
+
+enum { MOST = 16 };
+
+typedef struct stream {
+    uint64_t state;
+} stream;
+
+static double unit(stream *s)
+{
+    uint64_t z = s->state += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    z ^= z >> 31;
+    return (double)(z >> 40) * 0x1p-24;
+}
+
+/* Mean zero, deviation one. */
+static double sym(stream *s)
+{
+    return (double)((float)(2 * unit(s) - 1) * 1.7320508f);
+}
+
+/* The body with every f32 turned into f64. */
+static const char *in_double(arena *a, const char *body)
+{
+    char *copy = arena_printf(a, "%s", body);
+    for (char *p = copy; (p = strstr(p, "f32")) != NULL; p += 3)
+        memcpy(p, "f64", 3);
+    return copy;
+}
+
+static ir_tensor *tensor_of(arena *a, const ir_type *type, const double *data)
+{
+    ir_tensor *t = ir_tensor_new(a, type->dtype, &type->shape);
+    assert_non_null(t);
+    for (int64_t i = 0; i < ir_tensor_count(t); i++)
+        ir_store_f64(t->dtype, t->data, i, data[i]);
+    return t;
+}
+
+static double at(const ir_tensor *t, int64_t i)
+{
+    return ir_load_f64(t->dtype, t->data, i);
+}
+
+static void near(const char *what, double got, double want, double tolerance)
+{
+    if (!(fabs(got - want) <= tolerance))
+        fail_msg("%s: %.12g, wanted %.12g", what, got, want);
+}
+
+static void all_near(const char *what, const ir_tensor *t, const double *want, double tolerance)
+{
+    for (int64_t i = 0; i < ir_tensor_count(t); i++)
+        near(what, at(t, i), want[i], tolerance);
+}
+
+/* The gradient graph of `body`'s first output, run; outputs are the loss, then gradients. `seed`
+ * NULL: ones. */
+static ir_tensor *run_grad(arena *a, const char *body, uint32_t n, const char *const *wrt,
+                           const double *const *data, const double *seed)
+{
+    tacit_error err = {0};
+    ir_graph *g = harness_graph(a, body);
+    uint32_t inputs = g->inputs.count;
+    ir_type loss = g->outputs.data[0]->type;
+    if (diff_grad(g, n, wrt, &(diff_grad_options){.with_loss = true}, &err) != TACIT_OK)
+        fail_msg("%s", err.message);
+    const ir_tensor *all[MOST];
+    for (uint32_t i = 0; i < inputs; i++)
+        all[i] = tensor_of(a, &g->inputs.data[i]->type, data[i]);
+    double ones[256];
+    for (int i = 0; i < 256; i++)
+        ones[i] = 1;
+    assert_string_equal(g->inputs.data[inputs]->name, "d_output");
+    all[inputs] = tensor_of(a, &loss, seed ? seed : ones);
+    return harness_run(a, g, all);
+}
+
+static ir_tensor *run_jvp(arena *a, const char *body, const char *wrt, const double *const *data,
+                          const double *tangent)
+{
+    tacit_error err = {0};
+    ir_graph *g = harness_graph(a, body);
+    uint32_t inputs = g->inputs.count;
+    if (diff_jvp(g, 1, &wrt, &err) != TACIT_OK)
+        fail_msg("%s", err.message);
+    const ir_tensor *all[MOST];
+    for (uint32_t i = 0; i < inputs; i++)
+        all[i] = tensor_of(a, &g->inputs.data[i]->type, data[i]);
+    all[inputs] = tensor_of(a, &g->inputs.data[inputs]->type, tangent);
+    return harness_run(a, g, all);
+}
+
+/* Gradients in f32 against central differences of the loss in double. */
+static void against_differences(const char *body, uint32_t n, const char *const *wrt,
+                                double *const *data, const double *seed, double tolerance)
+{
+    arena a;
+    arena_init(&a, NULL);
+    ir_tensor *got = run_grad(&a, body, n, wrt, (const double *const *)data, seed);
+    ir_graph *g = harness_graph(&a, in_double(&a, body));
+    int64_t outputs = ir_shape_size(&g->outputs.data[0]->type.shape);
+    for (uint32_t w = 0; w < n; w++) {
+        uint32_t which = harness_input(g, wrt[w]);
+        for (int64_t i = 0; i < ir_tensor_count(&got[1 + w]); i++) {
+            double keep = data[which][i], value[2];
+            for (int side = 0; side < 2; side++) {
+                const ir_tensor *all[MOST];
+                data[which][i] = keep + (side ? 1e-5 : -1e-5);
+                for (uint32_t k = 0; k < g->inputs.count; k++)
+                    all[k] = tensor_of(&a, &g->inputs.data[k]->type, data[k]);
+                ir_tensor *out = harness_run(&a, g, all);
+                value[side] = 0;
+                for (int64_t k = 0; k < outputs; k++)
+                    value[side] += at(&out[0], k) * (seed ? seed[k] : 1);
+            }
+            data[which][i] = keep;
+            near(wrt[w], at(&got[1 + w], i), (value[1] - value[0]) / 2e-5, tolerance);
+        }
+    }
+    arena_free(&a);
+}
+
+static void fill(stream *s, double *to, int64_t n, double scale)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] = scale * sym(s);
+}
+
+/* --- single ops ------------------------------------------------------------------------------- */
+
+static void T13_relu(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    const double x[7] = {-2, -0.1, 0, 0.1, 1, 3, -5}, dy[7] = {.5, 1.5, 2.5, -.7, 4, -1, 9};
+    const double want[7] = {0, 0, 0, -.7, 4, -1, 0};
+    ir_tensor *got = run_grad(&a, "in %x : f32[7]\n%y = Relu(%x) @y\nout %y", 1,
+                              (const char *[]){"x"}, (const double *[]){x}, dy);
+    all_near("dx", &got[1], want, 1e-6);
+    arena_free(&a);
+}
+
+static void T14_max_pool(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    double x[16], want[16] = {[5] = .5, [7] = 1, [13] = 2, [15] = 4};
+    const double dy[4] = {.5, 1, 2, 4};
+    for (int i = 0; i < 16; i++)
+        x[i] = i + 1;
+    ir_tensor *got = run_grad(
+        &a, "in %x : f32[1,1,4,4]\n%y = MaxPool(%x) kernel_shape=[2, 2] strides=[2, 2] @y\nout %y",
+        1, (const char *[]){"x"}, (const double *[]){x}, dy);
+    all_near("dx", &got[1], want, 1e-6);
+    arena_free(&a);
+}
+
+static void T15_T16_conv(void **state)
+{
+    (void)state;
+    double x[64], w[54], dy[48];
+    stream s = {7};
+    fill(&s, x, 32, 1), fill(&s, w, 54, 1), fill(&s, dy, 48, 1);
+    against_differences("in %x : f32[1,2,4,4]\nin %w : f32[3,2,3,3]\n%y = Conv(%x, %w) pads=[1, 1, "
+                        "1, 1] @y\nout %y",
+                        1, (const char *[]){"x"}, (double *[]){x, w}, dy, 5e-3);
+    s.state = 11;
+    fill(&s, x, 64, 1), fill(&s, w, 36, 1), fill(&s, dy, 16, 1);
+    against_differences("in %x : f32[2,2,4,4]\nin %w : f32[2,2,3,3]\n%y = Conv(%x, %w) @y\nout %y",
+                        1, (const char *[]){"w"}, (double *[]){x, w}, dy, 5e-3);
+    /* H9: strides, dilations, groups */
+    fill(&s, x, 64, 1), fill(&s, w, 36, 1), fill(&s, dy, 16, 1);
+    against_differences("in %x : f32[1,4,4,4]\nin %w : f32[4,2,2,2]\n%y = Conv(%x, %w) strides=[2, "
+                        "1] dilations=[1, 2] group=2 pads=[0, 1, 1, 0] @y\nout %y",
+                        2, (const char *[]){"x", "w"}, (double *[]){x, w},
+                        (double[]){.5, -1, 2,  1,  .3, -.7, 1,  2,  .1,  .2, -.3, .4,
+                                   1,  -1, .6, .2, .9, -.8, .7, .6, -.5, .4, .3,  1},
+                        5e-3);
+}
+
+static void T17_T18_cross_entropy(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    const double x[9] = {1, 2, 3, -1, 0, 4, 5, 5, 5};
+    const double want[3] = {0.4076059644, 5.0247448901, 1.0986122887};
+    const char *body = "in %x : f32[3,3]\nconst %t : i64[3] = [2, 0, 1]\n%y = "
+                       "SoftmaxCrossEntropyLoss(%x, %t) reduction=\"none\" @y\nout %y";
+    ir_tensor *got = run_grad(&a, body, 1, (const char *[]){"x"}, (const double *[]){x}, NULL);
+    all_near("loss", &got[0], want, 1e-5);
+    arena_free(&a);
+    double logits[20], dy[4];
+    stream s = {23};
+    fill(&s, logits, 20, 1), fill(&s, dy, 4, 1);
+    against_differences("in %x : f32[4,5]\nconst %t : i64[4] = [0, 1, 2, 3]\n%y = "
+                        "SoftmaxCrossEntropyLoss(%x, %t) reduction=\"none\" @y\nout %y",
+                        1, (const char *[]){"x"}, (double *[]){logits}, dy, 5e-3);
+}
+
+static void T19_activations(void **state)
+{
+    (void)state;
+    static const char *const any[] = {
+        "Sigmoid(%x)", "Tanh(%x)", "Swish(%x)", "Gelu(%x)", "Gelu(%x) approximate=\"tanh\"",
+        "Exp(%x)",     "Neg(%x)",  "Sin(%x)",   "Cos(%x)",  "Atan(%x)"};
+    static const char *const positive[] = {"Log(%x)", "Sqrt(%x)", "Relu(%x)", "Abs(%x)"};
+    double x[32], p[32], dy[32];
+    stream s = {91};
+    fill(&s, x, 32, 1), fill(&s, p, 32, 1), fill(&s, dy, 32, 1);
+    for (int i = 0; i < 32; i++)
+        p[i] = fabs(p[i]) + 0.5;
+    for (size_t k = 0; k < sizeof any / sizeof *any + sizeof positive / sizeof *positive; k++) {
+        bool all = k < sizeof any / sizeof *any;
+        char body[160];
+        snprintf(body, sizeof body, "in %%x : f32[32]\n%%y = %s @y\nout %%y",
+                 all ? any[k] : positive[k - sizeof any / sizeof *any]);
+        against_differences(body, 1, (const char *[]){"x"}, (double *[]){all ? x : p}, dy, 5e-4);
+    }
+    double straight[32];
+    arena a;
+    arena_init(&a, NULL);
+    memcpy(straight, dy, sizeof dy);
+    ir_tensor *got = run_grad(&a, "in %x : f32[32]\n%y = Round(%x) @y\nout %y", 1,
+                              (const char *[]){"x"}, (const double *[]){x}, dy);
+    all_near("round", &got[1], straight, 1e-6);
+    arena_free(&a);
+}
+
+/* --- linear solves ---------------------------------------------------------------------------- */
+
+static const double A[9] = {2, 1, 0, 1, 3, 1, 0, 1, 2}, b3[3] = {1, 2, 3};
+static const double B[6] = {1, 4, 2, -1, 3, 2};
+static const char vector_body[] =
+    "in %A : f64[3,3]\nin %b : f64[3]\n%x = tacit.Solve(%A, %b) @x\nout %x";
+static const char columns_body[] =
+    "in %A : f64[3,3]\nin %B : f64[3,2]\n%x = tacit.Solve(%A, %B) @x\nout %x";
+
+static void T20_T21_solves(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    ir_graph *g =
+        harness_graph(&a, "in %A : f64[2,2]\nin %b : f64[2]\n%x = tacit.Solve(%A, %b) @x\nout %x");
+    const ir_tensor *in[2] = {tensor_of(&a, &g->inputs.data[0]->type, (double[]){2, 1, 1, 3}),
+                              tensor_of(&a, &g->inputs.data[1]->type, (double[]){5, 10})};
+    all_near("x", &harness_run(&a, g, in)[0], (double[]){1, 3}, 1e-12);
+    double laplace[25] = {0};
+    for (int i = 0; i < 5; i++)
+        for (int k = 0; k < 5; k++)
+            laplace[5 * i + k] = i == k ? 2 : abs(i - k) == 1 ? -1 : 0;
+    g = harness_graph(&a, "in %A : f64[5,5]\nin %b : f64[5]\n%x = tacit.Solve(%A, %b) @x\nout %x");
+    in[0] = tensor_of(&a, &g->inputs.data[0]->type, laplace);
+    in[1] = tensor_of(&a, &g->inputs.data[1]->type, (double[]){1, 2, 3, 4, 5});
+    all_near("x", &harness_run(&a, g, in)[0],
+             (double[]){35.0 / 6, 32.0 / 3, 27.0 / 2, 40.0 / 3, 55.0 / 6}, 1e-10);
+    arena_free(&a);
+}
+
+static void T22_hello_resistor(void **state)
+{
+    (void)state;
+    static const char body[] = "in %A : f64[3,3]\nin %b : f64[3]\n%x = tacit.Solve(%A, %b) @x\n"
+                               "%loss = ReduceSum(%x) @s\nout %loss";
+    arena a;
+    arena_init(&a, NULL);
+    const char *wrt[2] = {"A", "b"};
+    ir_tensor *got = run_grad(&a, body, 2, wrt, (const double *[]){A, b3}, NULL);
+    near("loss", at(&got[0], 0), 2, 1e-10);
+    all_near("dA", &got[1], (double[]){-.25, 0, -.75, 0, 0, 0, -.25, 0, -.75}, 1e-10);
+    all_near("db", &got[2], (double[]){.5, 0, .5}, 1e-10);
+    /* Not symmetric: a missing transpose shows. */
+    const double skew[9] = {2, 1, 0, 0, 3, 1, 1, 0, 2};
+    const double outer[9] = {20, 12, 68, 15, 9, 51, 25, 15, 85};
+    got = run_grad(&a, body, 2, wrt, (const double *[]){skew, b3}, NULL);
+    near("loss", at(&got[0], 0), 25.0 / 13, 1e-10);
+    for (int i = 0; i < 9; i++)
+        near("dA", at(&got[1], i), -outer[i] / 169, 1e-10);
+    all_near("db", &got[2], (double[]){4.0 / 13, 3.0 / 13, 5.0 / 13}, 1e-10);
+    arena_free(&a);
+}
+
+static void T23_T24_many_right_sides(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    ir_tensor *got =
+        run_grad(&a, columns_body, 2, (const char *[]){"A", "B"}, (const double *[]){A, B}, NULL);
+    all_near("X", &got[0], (double[]){.5, 3, 0, -2, 1.5, 2}, 1e-10);
+    all_near("dA", &got[1], (double[]){-1.75, 1, -1.75, 0, 0, 0, -1.75, 1, -1.75}, 1e-10);
+    all_near("dB", &got[2], (double[]){.5, .5, 0, 0, .5, .5}, 1e-10);
+    arena_free(&a);
+}
+
+static void T25_T27_tangents(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    ir_tensor *got = run_jvp(&a, columns_body, "B", (const double *[]){A, B},
+                             (double[]){.5, 0, -.25, 1, 1, -.5});
+    all_near("tX", &got[1], (double[]){.5, -.3125, -.5, .625, .75, -.5625}, 1e-10);
+    got = run_jvp(&a, vector_body, "b", (const double *[]){A, b3}, (double[]){.5, -.25, 1});
+    all_near("x", &got[0], (double[]){.5, 0, 1.5}, 1e-10);
+    all_near("tx", &got[1], (double[]){.5, -.5, .75}, 1e-10);
+    got = run_jvp(&a, vector_body, "A", (const double *[]){A, b3},
+                  (double[]){.10, -.05, .02, .03, .20, -.04, -.01, .07, .15});
+    all_near("tx", &got[1], (double[]){-0.08875, 0.0975, -0.15875}, 1e-10);
+    arena_free(&a);
+}
+
+/* Four well-conditioned systems. */
+static void draw_systems(stream *s, double *matrices, double *sides)
+{
+    for (int k = 0; k < 4; k++) {
+        for (int i = 0; i < 9; i++)
+            matrices[9 * k + i] = 0.1 * unit(s) + (i % 4 == 0 ? 4 : 0);
+        for (int i = 0; i < 3; i++)
+            sides[3 * k + i] = unit(s);
+    }
+}
+
+static void T28_batched_solve(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    double matrices[36], sides[12];
+    stream s = {0x57e1};
+    draw_systems(&s, matrices, sides);
+    const char *wrt[2] = {"A", "b"};
+    ir_tensor *all =
+        run_grad(&a, "in %A : f64[4,3,3]\nin %b : f64[4,3]\n%x = tacit.Solve(%A, %b) @x\nout %x", 2,
+                 wrt, (const double *[]){matrices, sides}, NULL);
+    for (int k = 0; k < 4; k++) {
+        const double *slice[2] = {matrices + 9 * k, sides + 3 * k};
+        ir_tensor *one = run_grad(&a, vector_body, 2, wrt, slice, NULL);
+        for (int i = 0; i < 9; i++)
+            near("dA", at(&all[1], 9 * k + i), at(&one[1], i), 1e-10);
+        /* A·x = b and Aᵀ·db = 1 */
+        for (int i = 0; i < 3; i++) {
+            double left = 0, turned = 0;
+            for (int j = 0; j < 3; j++) {
+                left += slice[0][3 * i + j] * at(&all[0], 3 * k + j);
+                turned += slice[0][3 * j + i] * at(&all[2], 3 * k + j);
+            }
+            near("Ax", left, slice[1][i], 1e-10);
+            near("A'db", turned, 1, 1e-10);
+        }
+    }
+    arena_free(&a);
+}
+
+/* --- batching --------------------------------------------------------------------------------- */
+
+static ir_tensor *run_vmap(arena *a, const char *body, uint32_t n, const char *const *names,
+                           int64_t size, const double *const *data)
+{
+    tacit_error err = {0};
+    ir_graph *g = harness_graph(a, body);
+    if (diff_vmap(g, n, names, size, &err) != TACIT_OK)
+        fail_msg("%s", err.message);
+    const ir_tensor *all[MOST];
+    for (uint32_t i = 0; i < g->inputs.count; i++)
+        all[i] = tensor_of(a, &g->inputs.data[i]->type, data[i]);
+    return harness_run(a, g, all);
+}
+
+static void T42_vmap_of_solve(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    double matrices[36], sides[12];
+    stream s = {0xb47c};
+    draw_systems(&s, matrices, sides);
+    ir_tensor *got = run_vmap(&a, vector_body, 2, (const char *[]){"A", "b"}, 4,
+                              (const double *[]){matrices, sides});
+    for (int k = 0; k < 12; k++) {
+        double left = 0;
+        for (int j = 0; j < 3; j++)
+            left += matrices[3 * k + j] * at(&got[0], k / 3 * 3 + j);
+        near("Ax", left, sides[k], 1e-12);
+    }
+    arena_free(&a);
+}
+
+static void T43_vmap_of_dense(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    double w[9], b[3], x[12];
+    stream s = {0xc1c0};
+    for (int i = 0; i < 24; i++)
+        *(i < 9 ? &w[i] : i < 12 ? &b[i - 9] : &x[i - 12]) = unit(&s);
+    ir_tensor *got =
+        run_vmap(&a,
+                 "in %x : f64[3]\nin %w : f64[3,3]\nin %b : f64[3]\nconst %r : i64[2] = [1, 3]\n"
+                 "const %f : i64[1] = [3]\nconst %z : i64[1] = [0]\n%m = Reshape(%x, %r) @m\n%p = "
+                 "MatMul(%m, %w) @p\n%q = Reshape(%p, %f) @q\n%t = Add(%q, %b) @t\n%y = "
+                 "ReduceSum(%t, %z) keepdims=1 @y\nout %y",
+                 1, (const char *[]){"x"}, 4, (const double *[]){x, w, b});
+    for (int k = 0; k < 4; k++) {
+        double sum = 0;
+        for (int j = 0; j < 3; j++) {
+            sum += b[j];
+            for (int i = 0; i < 3; i++)
+                sum += x[3 * k + i] * w[3 * i + j];
+        }
+        near("row", at(&got[0], k), sum, 1e-12);
+    }
+    arena_free(&a);
+}
+
+/* --- reverse mode end to end ------------------------------------------------------------------ */
+
+static void T48_batched_product(void **state)
+{
+    (void)state;
+    double x[24], w[40];
+    stream s = {101};
+    fill(&s, x, 24, 1), fill(&s, w, 40, 1);
+    const char *body = "in %a : f32[2,3,4]\nin %b : f32[2,4,5]\n%p = MatMul(%a, %b) @p\n%y = "
+                       "ReduceSum(%p) keepdims=0 @y\nout %y";
+    against_differences(body, 2, (const char *[]){"a", "b"}, (double *[]){x, w}, NULL, 5e-3);
+    arena a;
+    arena_init(&a, NULL);
+    ir_tensor *got = run_grad(&a, body, 1, (const char *[]){"b"}, (const double *[]){x, w}, NULL);
+    for (int i = 0; i < 40; i++) {
+        double want = 0;
+        for (int m = 0; m < 3; m++)
+            want += x[i / 20 * 12 + m * 4 + i / 5 % 4];
+        near("db", at(&got[1], i), want, 1e-5);
+    }
+    arena_free(&a);
+}
+
+static void T49_softmax(void **state)
+{
+    (void)state;
+    double x[15], weights[15];
+    stream s = {57};
+    fill(&s, x, 15, 1);
+    const char *body = "in %x : f32[3,5]\n%y = Softmax(%x) axis=-1 @y\nout %y";
+    against_differences(body, 1, (const char *[]){"x"}, (double *[]){x}, NULL, 1e-6);
+    fill(&s, weights, 15, 1); /* H5: a gradient that is not zero */
+    against_differences(body, 1, (const char *[]){"x"}, (double *[]){x}, weights, 5e-3);
+}
+
+static void T50_layer_norm(void **state)
+{
+    (void)state;
+    double x[18], scale[6], shift[6];
+    stream s = {1009};
+    fill(&s, x, 18, 1), fill(&s, scale, 6, 1), fill(&s, shift, 6, 1);
+    for (int i = 0; i < 6; i++)
+        scale[i] = fabs(scale[i]) + 0.5;
+    const char *body = "in %x : f32[3,6]\nin %g : f32[6]\nin %b : f32[6]\n%n = "
+                       "LayerNormalization(%x, %g, %b) axis=-1 @n\n%y = ReduceSum(%n) keepdims=0 "
+                       "@y\nout %y";
+    const char *wrt[3] = {"x", "g", "b"};
+    against_differences(body, 3, wrt, (double *[]){x, scale, shift}, NULL, 5e-3);
+    arena a;
+    arena_init(&a, NULL);
+    ir_tensor *got = run_grad(&a, body, 3, wrt, (const double *[]){x, scale, shift}, NULL);
+    all_near("db", &got[3], (double[]){3, 3, 3, 3, 3, 3}, 1e-6);
+    arena_free(&a);
+}
+
+static void T51_T52_dense(void **state)
+{
+    (void)state;
+    double x[12], w[15], b[5];
+    stream s = {7};
+    fill(&s, x, 12, 1), fill(&s, w, 15, 1), fill(&s, b, 5, 1);
+    against_differences("in %x : f32[4,3]\nin %w : f32[3,5]\nin %b : f32[5]\nconst %t : i64[4] = "
+                        "[0, 1, 2, 3]\n%p = MatMul(%x, %w) @p\n%l = Add(%p, %b) @l\n%y = "
+                        "SoftmaxCrossEntropyLoss(%l, %t) reduction=\"sum\" @y\nout %y",
+                        2, (const char *[]){"w", "b"}, (double *[]){x, w, b}, NULL, 5e-3);
+    s.state = 13;
+    fill(&s, x, 6, 1), fill(&s, w, 8, 1);
+    against_differences("in %x : f32[3,2]\nin %w : f32[2,4]\nconst %t : i64[3] = [0, 1, 2]\n%p = "
+                        "MatMul(%x, %w) @p\n%y = SoftmaxCrossEntropyLoss(%p, %t) @y\nout %y",
+                        1, (const char *[]){"w"}, (double *[]){x, w}, NULL, 5e-3);
+}
+
+static void T53_conv_net(void **state)
+{
+    (void)state;
+    double x[36], wc[18], bc[2] = {5.0, 5.1}, wfc[24], bfc[3];
+    stream s = {34};
+    fill(&s, x, 36, 1), fill(&s, wc, 18, 0.2), fill(&s, wfc, 24, 0.5), fill(&s, bfc, 3, 1);
+    const char *body =
+        "in %x : f32[1,1,6,6]\nin %wc : f32[2,1,3,3]\nin %bc : f32[2]\nin %wfc : f32[8,3]\nin %bfc "
+        ": f32[3]\nconst %r : i64[4] = [1, 2, 1, 1]\nconst %e : i64[4] = [1, 2, 4, 4]\nconst %f : "
+        "i64[2] = [1, 8]\nconst %t : i64[1] = [1]\n%c = Conv(%x, %wc) @c\n%br = Reshape(%bc, %r) "
+        "@br\n%be = Expand(%br, %e) @be\n%s = Add(%c, %be) @s\n%a = Relu(%s) @a\n%m = MaxPool(%a) "
+        "kernel_shape=[2, 2] strides=[2, 2] @m\n%v = Reshape(%m, %f) @v\n%p = MatMul(%v, %wfc) "
+        "@p\n%l = Add(%p, %bfc) @l\n%y = SoftmaxCrossEntropyLoss(%l, %t) @y\nout %y";
+    const char *wrt[4] = {"wc", "bc", "wfc", "bfc"};
+    double *data[5] = {x, wc, bc, wfc, bfc};
+    against_differences(body, 4, wrt, data, NULL, 5e-3);
+    arena a;
+    arena_init(&a, NULL);
+    ir_tensor *got = run_grad(&a, body, 4, wrt, (const double *const *)data, NULL);
+    near("loss", at(&got[0], 0), 0.7472959664, 1e-4);
+    all_near("d wc", &got[1],
+             (double[]){-.229397, -.387268, .035257, .288762, .635359, -.666104, .910841, -.228465,
+                        -.596818, -.154508, .160152, -.082413, -.428770, -.226546, -.228142,
+                        .153059, -.058246, .105093},
+             1e-4);
+    all_near("d bc", &got[2], (double[]){-.001791, .052913}, 1e-4);
+    all_near("d bfc", &got[4], (double[]){.112582, -.526354, .413773}, 1e-4);
+    near("d wfc[0,1]", at(&got[3], 1), -2.953632, 1e-4);
+    near("d wfc[7,2]", at(&got[3], 23), 2.331220, 1e-4);
+    arena_free(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(T13_relu),
+        cmocka_unit_test(T14_max_pool),
+        cmocka_unit_test(T15_T16_conv),
+        cmocka_unit_test(T17_T18_cross_entropy),
+        cmocka_unit_test(T19_activations),
+        cmocka_unit_test(T20_T21_solves),
+        cmocka_unit_test(T22_hello_resistor),
+        cmocka_unit_test(T23_T24_many_right_sides),
+        cmocka_unit_test(T25_T27_tangents),
+        cmocka_unit_test(T28_batched_solve),
+        cmocka_unit_test(T42_vmap_of_solve),
+        cmocka_unit_test(T43_vmap_of_dense),
+        cmocka_unit_test(T48_batched_product),
+        cmocka_unit_test(T49_softmax),
+        cmocka_unit_test(T50_layer_norm),
+        cmocka_unit_test(T51_T52_dense),
+        cmocka_unit_test(T53_conv_net),
+    };
+    return cmocka_run_group_tests_name("acceptance of the transforms", tests, NULL, NULL);
+}
