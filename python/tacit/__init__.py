@@ -16,7 +16,7 @@ from ._tacit import Error
 
 __version__ = _tacit.version()
 __all__ = [
-    "Error", "Graph", "Model", "Port", "Program", "Session", "Value", "compile", "from_torch",
+    "Error", "Graph", "Model", "Port", "Program", "Session", "Value", "compile",
     "grad", "jvp", "load", "show", "vmap",
 ]  # fmt: skip
 
@@ -277,12 +277,8 @@ if hasattr(os, "register_at_fork"):
 
 def __getattr__(name: str) -> Any:
     # Modules with dependencies of their own come when they are asked for.
-    if name in ("onnxruntime", "backend", "torch"):
+    if name in ("onnxruntime", "backend"):
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
-    if name == "from_torch":
-        from .torch import from_torch
-
-        return from_torch
     raise AttributeError(f"module 'tacit' has no attribute {name!r}")
