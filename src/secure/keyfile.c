@@ -78,7 +78,10 @@ tacit_status key_header_read(const uint8_t in[KEY_HEADER], uint64_t size, key_he
     memcpy(h->session, in + 32, 16);
     memcpy(h->graph, in + 48, 32);
     memcpy(h->nonce, in + 80, 12);
-    if (h->party > 1 || !h->runs || h->runs > 1000000 || h->run_bytes > (uint64_t)1 << 44)
+    uint8_t again[KEY_HEADER];
+    key_header_write(h, again);
+    if (memcmp(in, again, KEY_HEADER) != 0 || h->party > 1 || !h->runs || h->runs > 1000000 ||
+        h->run_bytes > (uint64_t)1 << 44)
         return error_set(err, TACIT_ERR_FORMAT, "the key file's header does not make sense");
     if (key_file_size(h) != size)
         return error_set(err, TACIT_ERR_FORMAT,

@@ -318,7 +318,9 @@ sec_tensor sb_activation(sec_builder *b, const sec_tensor *in, const char *name)
     double top = ldexp(fmax(x.hi, 0), out_frac - x.frac);
     r.hi = (bounded ? fmin(unit, kind == FSS_TANH ? top : unit) : top) + slack;
     r.lo = (kind == FSS_TANH ? -unit : kind == FSS_SIGMOID ? 0 : -unit / 3) - slack;
-    return settled(r);
+    r = settled(r);
+    /* here rather than where it is used: the gates above then work in a narrow ring */
+    return st_rescale(b, &r, frac);
 }
 
 /* ---- softmax ---- */

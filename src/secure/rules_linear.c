@@ -312,6 +312,13 @@ static sec_tensor add_scalar(sec_builder *b, const sec_tensor *x, double c, int 
     return r;
 }
 
+/* A term of a sum: very fine ones would make every other one as fine. */
+static const sec_tensor *term(sec_builder *b, uint32_t i)
+{
+    const sec_tensor *t = st_in(b, i);
+    return t->frac > 2 * b->p->mode.frac ? st_in_scaled(b, i) : t;
+}
+
 /* x + sign y with whatever x and y are. */
 static tacit_status sum(sec_builder *b, int sign)
 {
@@ -327,7 +334,7 @@ static tacit_status sum(sec_builder *b, int sign)
         sec_tensor t = sign > 0 ? *st_in(b, 1) : sb_times_scalar(b, st_in(b, 1), -1);
         r = sb_add_weight(b, &t, x, 1);
     } else
-        r = sb_add(b, st_in(b, 0), st_in(b, 1), sign);
+        r = sb_add(b, term(b, 0), term(b, 1), sign);
     st_out(b, 0, r);
     return b->status;
 }

@@ -94,9 +94,10 @@ tacit_status rule_abs(op_secure *c)
 
 typedef struct norm_parts {
     size_t rows, k;
-    const sec_tensor *x;
-    sec_wire_id centred; /* scale * x's centred value */
-    sec_wire_id power;   /* its square's row sum times `power_scale` */
+    const sec_tensor *x;      /* what is normalised */
+    const sec_tensor *coarse; /* the same where only its squares count: as fine as they fit */
+    sec_wire_id centred;      /* scale * x's centred value */
+    sec_wire_id power;        /* its square's row sum times `power_scale` */
     double scale, power_scale, centred_bound, power_bound;
 } norm_parts;
 
@@ -116,32 +117,38 @@ static sec_wire_id spread_rows(sec_builder *b, sec_wire_id x, size_t rows, size_
     return sb_gather(b, 1, &x, rows * k, index);
 }
 
+/* Bound of the power that `centre` makes of these values. */
+static double power_bound(const sec_tensor *x, size_t k, bool rms)
+{
+    double bound = st_bound(x), norm = st_norm(x);
+    return fmin(bound * bound * (double)k, norm * norm) * (rms ? 1 : (double)k);
+}
+
 static void centre(sec_builder *b, norm_parts *p, bool rms)
 {
     size_t rows = p->rows, k = p->k;
     const uint32_t *offset = run_offsets(b, rows, k);
-    double bound = st_bound(p->x);
-    sec_instr *square = sb_gate(b, (fss_gate){.kind = FSS_SQUARE}, 1, &p->x->wire, 0);
+    sec_wire_id x = p->x->wire, coarse = p->coarse->wire;
+    sec_instr *square = sb_gate(b, (fss_gate){.kind = FSS_SQUARE}, 1, &coarse, 0);
     sb_keep(b, square, rows, NULL, offset);
     sec_wire_id q = square->out[0];
-    p->centred = p->x->wire;
+    p->centred = x;
     p->power = q;
     p->scale = p->power_scale = 1;
-    p->centred_bound = bound;
-    p->power_bound =
-        fmin(bound * bound * (double)k, p->x->norm > 0 ? p->x->norm * p->x->norm : HUGE_VAL);
+    p->centred_bound = st_bound(p->x);
+    p->power_bound = power_bound(p->coarse, k, rms);
     if (rms)
         return;
-    sec_wire_id s = sb_sum(b, p->x->wire, rows, offset);
+    sec_wire_id s = sb_sum(b, coarse, rows, offset);
     sec_wire_id s2 = sb_gate(b, (fss_gate){.kind = FSS_SQUARE}, 1, &s, 0)->out[0];
     int64_t n = (int64_t)k;
     p->power = sb_linear(b, 2, (sec_wire_id[]){q, s2}, (int64_t[]){n, -1}, 0);
-    p->centred = sb_linear(b, 2, (sec_wire_id[]){p->x->wire, spread_rows(b, s, rows, k)},
-                           (int64_t[]){n, -1}, 0);
+    sec_wire_id total = coarse == x ? s : sb_sum(b, x, rows, offset);
+    p->centred =
+        sb_linear(b, 2, (sec_wire_id[]){x, spread_rows(b, total, rows, k)}, (int64_t[]){n, -1}, 0);
     p->scale = (double)k;
     p->power_scale = (double)k;
-    p->centred_bound = 2 * bound * (double)k;
-    p->power_bound *= (double)k;
+    p->centred_bound *= 2 * (double)k;
 }
 
 /* 1 / sqrt(power) with power = 2^-frac times the wire: returns its scale in *out_frac. */
@@ -184,11 +191,11 @@ static sec_wire_id inverse_root(sec_builder *b, sec_wire_id power, double bound,
     return sb_multiply(b, v, g);
 }
 
-static sec_tensor normalise(sec_builder *b, const sec_tensor *x, const ir_value *scale,
-                            const ir_value *bias, double epsilon, bool rms)
+static sec_tensor normalise(sec_builder *b, const sec_tensor *x, const sec_tensor *coarse,
+                            const ir_value *scale, const ir_value *bias, double epsilon, bool rms)
 {
     size_t k = (size_t)x->shape.dims[x->shape.rank - 1];
-    norm_parts p = {.x = x, .k = k, .rows = (size_t)ir_shape_size(&x->shape) / k};
+    norm_parts p = {.x = x, .coarse = coarse, .k = k, .rows = (size_t)ir_shape_size(&x->shape) / k};
     centre(b, &p, rms);
     /* power 2^-(2 frac) / power_scale = sum of squares; mean = that / k. The power-of-two part of
      * power_scale k goes into the scale of the root, the rest into the factor. */
@@ -197,15 +204,15 @@ static sec_tensor normalise(sec_builder *b, const sec_tensor *x, const ir_value 
     double rest = sqrt(whole / ldexp(1, even));
     /* below this a unit of rounding would be blown up: also what bounds the result */
     double least = ldexp(1, 2 - 2 * b->p->mode.frac), used = fmax(epsilon, least);
-    double eps = ldexp(used * whole, 2 * x->frac) + 1;
+    double eps = ldexp(used * whole, 2 * coarse->frac) + 1;
     if (!(eps < 0x1p60)) {
         sb_fail(b, TACIT_ERR_LIMIT, "node '%s': epsilon is out of range", b->node->name);
         return *x;
     }
     sec_wire_id power = sb_linear(b, 1, &p.power, (int64_t[]){1}, (int64_t)llrint(eps));
     int root_frac = 0;
-    sec_wire_id root =
-        inverse_root(b, power, p.power_bound + eps, (unsigned)(2 * x->frac + even), &root_frac);
+    sec_wire_id root = inverse_root(b, power, p.power_bound + eps,
+                                    (unsigned)(2 * coarse->frac + even), &root_frac);
     /* centred / scale * rest * gamma, while the root is found */
     double factor = rest / p.scale;
     int e = (int)floor(log2(factor)), wf = b->p->mode.weight_frac, frac = b->p->mode.frac;
@@ -252,7 +259,7 @@ tacit_status rule_norm(op_secure *c)
     const ir_node *node = c->node;
     bool own = strcmp(node->domain, "tacit") == 0;
     bool rms = own ? ir_attr_int(node, "rms", 0) != 0 : strcmp(node->type, "RMSNormalization") == 0;
-    sec_tensor x = *st_in_scaled(b, 0);
+    sec_tensor x = *st_in_scaled(b, 0), raw = *st_in(b, 0);
     TRY(b->status);
     int32_t axis;
     TRY(ir_axis(ir_attr_int(node, "axis", -1), x.shape.rank, &axis, b->err));
@@ -267,11 +274,21 @@ tacit_status rule_norm(op_secure *c)
         const sec_tensor *r = st_in(b, 3);
         sec_tensor sum = sb_add(b, st_in(b, 0), r, 1);
         st_out(b, 1, sum);
+        raw = sum;
         x = st_rescale(b, &sum, b->p->mode.frac);
+    }
+    /* squares of values that may be large are taken of fewer fraction bits */
+    size_t k = (size_t)x.shape.dims[axis];
+    sec_tensor coarse = x;
+    double excess = log2(power_bound(&x, k, rms)) - 60;
+    if (excess > 0) {
+        int frac = x.frac - (int)ceil(excess / 2) - 1;
+        if (frac >= 2)
+            coarse = st_rescale(b, &raw, frac);
     }
     const ir_value *scale = node->n_inputs > 1 ? node->inputs[1] : NULL;
     const ir_value *bias = node->n_inputs > 2 ? node->inputs[2] : NULL;
-    st_out(b, 0, normalise(b, &x, scale, bias, ir_attr_float(node, "epsilon", 1e-5), rms));
+    st_out(b, 0, normalise(b, &x, &coarse, scale, bias, ir_attr_float(node, "epsilon", 1e-5), rms));
     return b->status;
 }
 

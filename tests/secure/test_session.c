@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The public interface end to end: description, keys, TLS over the loopback, both parties as
+ * threads; and everything that must be refused there. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "tacit/secure.h"
+
+typedef struct place {
+    char dir[64], arch[96], server[96], client[96], certs[96], address[64];
+    tacit_model *model;
+    tacit_secure *owner, *other;
+    tacit_error err;
+} place;
+
+static const char text[] =
+    "tacit 1\ngraph \"net\" {\n opset \"\" 22\n in %x : f32[1,4]\n"
+    " const %w : f32[4,3] = [0.5, -0.25, 1.0, 0.125, 0.75, -1.0, 0.3, 0.2, 0.1, -0.6, 0.4, 0.9]\n"
+    " const %b : f32[3] = [0.1, -0.2, 0.3]\n %a : f32[1,3] = MatMul(%x, %w) @m\n"
+    " %c : f32[1,3] = Add(%a, %b) @a\n %y : f32[1,3] = Relu(%c) @r\n out %y\n}\n";
+
+static void must(place *p, tacit_status status)
+{
+    if (status != TACIT_OK)
+        fail_msg("%s", p->err.message);
+}
+
+static void place_make(place *p, int number)
+{
+    memset(p, 0, sizeof *p);
+    snprintf(p->dir, sizeof p->dir, "/tmp/tacit-session-XXXXXX");
+    assert_non_null(mkdtemp(p->dir));
+    snprintf(p->arch, sizeof p->arch, "%s/arch.tacit", p->dir);
+    snprintf(p->server, sizeof p->server, "%s/s.key", p->dir);
+    snprintf(p->client, sizeof p->client, "%s/c.key", p->dir);
+    snprintf(p->certs, sizeof p->certs, "%s/certs", p->dir);
+    snprintf(p->address, sizeof p->address, "127.0.0.1:%d",
+             20000 + ((int)getpid() * 16 + number) % 30000);
+    char path[96];
+    snprintf(path, sizeof path, "%s/m.tacit", p->dir);
+    FILE *f = fopen(path, "w");
+    fputs(text, f);
+    fclose(f);
+    must(p, tacit_model_load(path, NULL, &p->model, &p->err));
+    must(p, tacit_secure_compile(p->model, NULL, &p->owner, &p->err));
+    must(p, tacit_secure_strip(p->owner, p->arch, &p->err));
+    must(p, tacit_secure_load(p->arch, &p->other, &p->err));
+    tacit_secure_deal_options deal = {.runs = 2, .server_key = p->server, .client_key = p->client};
+    must(p, tacit_secure_deal(p->other, &deal, &p->err));
+    must(p, tacit_secure_certificates(p->certs, 2, &p->err));
+}
+
+static void place_end(place *p)
+{
+    char command[128];
+    tacit_secure_free(p->other);
+    tacit_secure_free(p->owner);
+    tacit_model_free(p->model);
+    snprintf(command, sizeof command, "rm -rf %s", p->dir);
+    assert_int_equal(system(command), 0);
+}
+
+typedef struct serving {
+    place *p;
+    const char *certs;
+    tacit_status status;
+    tacit_error err;
+} serving;
+
+static void *serve(void *context)
+{
+    serving *s = context;
+    tacit_secure_peer peer = {.key = s->p->server,
+                              .address = s->p->address,
+                              .certificates = s->certs,
+                              .timeout_ms = 8000};
+    s->status = tacit_secure_serve(s->p->owner, &peer, NULL, &s->err);
+    return NULL;
+}
+
+/* One query against a server thread; both statuses come back. */
+static tacit_status ask(place *p, serving *s, const char *certs, float *x, float *y)
+{
+    tacit_secure_peer peer = {
+        .key = p->client, .address = p->address, .certificates = certs, .timeout_ms = 8000};
+    tacit_tensor in = {
+        .name = "x", .dtype = TACIT_F32, .rank = 2, .dims = {1, 4}, .data = x, .bytes = 16};
+    tacit_tensor out = {
+        .name = "y", .dtype = TACIT_F32, .rank = 2, .dims = {1, 3}, .data = y, .bytes = 12};
+    pthread_t thread;
+    s->p = p;
+    s->certs = s->certs ? s->certs : p->certs;
+    assert_int_equal(pthread_create(&thread, NULL, serve, s), 0);
+    tacit_status status = tacit_secure_query(p->other, &peer, &in, 1, &out, 1, NULL, &p->err);
+    pthread_join(thread, NULL);
+    return status;
+}
+
+static void a_query_is_answered_and_keys_run_out(void **state)
+{
+    (void)state;
+    place p;
+    place_make(&p, 0);
+    float x[4] = {0.5f, -1.25f, 2.0f, 0.75f}, y[3], sim[3];
+    tacit_tensor in = {.dtype = TACIT_F32, .rank = 2, .dims = {1, 4}, .data = x, .bytes = 16};
+    tacit_tensor out = {.dtype = TACIT_F32, .rank = 2, .dims = {1, 3}, .data = sim, .bytes = 12};
+    must(&p, tacit_secure_simulate(p.owner, &in, 1, &out, 1, 0, 0, &p.err));
+    for (int run = 0; run < 2; run++) {
+        serving s = {0};
+        must(&p, ask(&p, &s, p.certs, x, y));
+        assert_int_equal(s.status, TACIT_OK);
+        assert_memory_equal(y, sim, sizeof y);
+        float want[3];
+        static const float w[4][3] = {
+            {0.5f, -0.25f, 1.0f}, {0.125f, 0.75f, -1.0f}, {0.3f, 0.2f, 0.1f}, {-0.6f, 0.4f, 0.9f}};
+        static const float b[3] = {0.1f, -0.2f, 0.3f};
+        for (int j = 0; j < 3; j++) {
+            want[j] = b[j];
+            for (int i = 0; i < 4; i++)
+                want[j] += x[i] * w[i][j];
+            want[j] = want[j] > 0 ? want[j] : 0;
+            assert_float_equal(y[j], want[j], 0.003);
+        }
+    }
+    serving s = {0};
+    assert_int_equal(ask(&p, &s, p.certs, x, y), TACIT_ERR_SECURITY);
+    assert_int_equal(s.status, TACIT_ERR_SECURITY);
+    assert_non_null(strstr(s.err.message, "used up"));
+    place_end(&p);
+}
+
+static void strangers_are_refused(void **state)
+{
+    (void)state;
+    place p;
+    place_make(&p, 1);
+    char other[96], old[96];
+    snprintf(other, sizeof other, "%s/other", p.dir);
+    snprintf(old, sizeof old, "%s/old", p.dir);
+    must(&p, tacit_secure_certificates(other, 2, &p.err));
+    must(&p, tacit_secure_certificates(old, 0, &p.err));
+    float x[4] = {0}, y[3] = {7, 7, 7};
+    serving s = {0};
+    assert_int_not_equal(ask(&p, &s, other, x, y), TACIT_OK); /* another authority */
+    assert_int_not_equal(s.status, TACIT_OK);
+    s = (serving){.certs = old};
+    assert_int_not_equal(ask(&p, &s, old, x, y), TACIT_OK); /* expired */
+    assert_non_null(strstr(p.err.message, "expired"));
+    assert_true(y[0] == 7 && y[1] == 7 && y[2] == 7);
+    /* neither spent a run */
+    for (int run = 0; run < 2; run++) {
+        s = (serving){0};
+        must(&p, ask(&p, &s, p.certs, x, y));
+    }
+    place_end(&p);
+}
+
+static void descriptions_hold_no_weights(void **state)
+{
+    (void)state;
+    place p;
+    place_make(&p, 2);
+    FILE *f = fopen(p.arch, "r");
+    char all[8192];
+    size_t n = fread(all, 1, sizeof all - 1, f);
+    fclose(f);
+    all[n] = 0;
+    assert_null(strstr(all, "0.75"));
+    assert_null(strstr(all, "b64"));
+    assert_non_null(strstr(all, "%w : f32[4,3] = ..."));
+    /* a changed description is noticed */
+    char *shape = strstr(all, "facts");
+    char *digit = shape + strlen("facts 8 ");
+    *digit = *digit == '1' ? '2' : '1';
+    f = fopen(p.arch, "w");
+    fputs(all, f);
+    fclose(f);
+    tacit_secure *bad = NULL;
+    assert_int_not_equal(tacit_secure_load(p.arch, &bad, &p.err), TACIT_OK);
+    assert_null(bad);
+    place_end(&p);
+}
+
+static void bad_inputs_spend_nothing(void **state)
+{
+    (void)state;
+    place p;
+    place_make(&p, 3);
+    float x[4] = {0, 0, 1e9f, 0}, y[3];
+    tacit_secure_peer peer = {.key = p.client, .address = p.address, .certificates = p.certs};
+    tacit_tensor in = {.dtype = TACIT_F32, .rank = 2, .dims = {1, 4}, .data = x, .bytes = 16};
+    tacit_tensor out = {.dtype = TACIT_F32, .rank = 2, .dims = {1, 3}, .data = y, .bytes = 12};
+    assert_int_equal(tacit_secure_query(p.other, &peer, &in, 1, &out, 1, NULL, &p.err),
+                     TACIT_ERR_VALUE);
+    in.dims[1] = 3;
+    assert_int_equal(tacit_secure_query(p.other, &peer, &in, 1, &out, 1, NULL, &p.err),
+                     TACIT_ERR_SHAPE);
+    char mark[128];
+    snprintf(mark, sizeof mark, "%s.used-0", p.client);
+    assert_int_not_equal(access(mark, F_OK), 0);
+    place_end(&p);
+}
+
+/* A disk that is full leaves no half key. */
+static void dealing_is_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    place p;
+    place_make(&p, 4);
+    char key[128];
+    snprintf(key, sizeof key, "%s/new.key", p.dir);
+    tacit_secure_deal_options deal = {
+        .server_key = key, .client_key = "/dev/full/c.key", .client_secret = NULL};
+    assert_int_not_equal(tacit_secure_deal(p.other, &deal, &p.err), TACIT_OK);
+    assert_int_not_equal(access(key, F_OK), 0);
+    place_end(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(descriptions_hold_no_weights),
+        cmocka_unit_test(a_query_is_answered_and_keys_run_out),
+        cmocka_unit_test(strangers_are_refused),
+        cmocka_unit_test(bad_inputs_spend_nothing),
+        cmocka_unit_test(dealing_is_whole_or_not_at_all),
+    };
+#ifndef TACIT_HAVE_OPENSSL
+    return 77;
+#endif
+    return cmocka_run_group_tests_name("secure.session", tests, NULL, NULL);
+}
