@@ -38,6 +38,8 @@ tacit_status diff_decompose(ir_graph *g, bool (*has_rule)(const op_def *op), tac
 tacit_status diff_vjp_node(op_diff *c)
 {
     const op_def *op = c->node->op;
+    if (diff_is_scan(c->node))
+        return diff_scan_vjp(c);
     if (!op->vjp && op->flags & OP_NOT_DIFFERENTIABLE)
         return TACIT_OK;
     if (!op->vjp)

@@ -59,6 +59,18 @@ void diff_reach(const ir_graph *g, bool *reach);
 /* Decomposes nodes on the way (reach) whose row has no rule of the wanted kind but a decomposition;
  * `has_rule` asks the row. Types stay inferred. */
 tacit_status diff_decompose(ir_graph *g, bool (*has_rule)(const op_def *op), tacit_error *err);
+/* What reverse mode needs of a graph: scans with checkpoints are cut, nodes without a vjp
+ * decomposed. */
+tacit_status diff_prepare(ir_graph *g, tacit_error *err);
+/* Reverse mode inside a prepared graph: from seeds[i], the cotangent of outputs[i], to grads[i] of
+ * wrt[i] (NULL: zero). */
+tacit_status diff_reverse(ir_graph *g, uint32_t n_seeds, ir_value *const *outputs,
+                          ir_value *const *seeds, uint32_t n_wrt, ir_value *const *wrt,
+                          ir_value **grads, tacit_error *err);
+/* scan.c */
+bool diff_is_scan(const ir_node *n);
+tacit_status diff_scan_vjp(op_diff *c);
+tacit_status diff_cut_scans(ir_graph *g, tacit_error *err);
 /* Cotangents of `node`'s inputs by its vjp rule; `context` is filled by the caller. */
 tacit_status diff_vjp_node(op_diff *context);
 

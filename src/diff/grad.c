@@ -156,12 +156,46 @@ static tacit_status run(reverse *r, uint32_t n, const char *const *names,
     return set_outputs(r, loss, n, wrt, names, o);
 }
 
+tacit_status diff_prepare(ir_graph *g, tacit_error *err)
+{
+    TRY(diff_cut_scans(g, err));
+    return diff_decompose(g, has_vjp, err);
+}
+
+tacit_status diff_reverse(ir_graph *g, uint32_t n_seeds, ir_value *const *outputs,
+                          ir_value *const *seeds, uint32_t n_wrt, ir_value *const *wrt,
+                          ir_value **grads, tacit_error *err)
+{
+    reverse r = {.graph = g, .values = g->values.count, .err = err};
+    arena_init(&r.scratch, g->memory->allocator);
+    r.reach = ARENA_ARRAY(&r.scratch, r.values + 1u, bool);
+    r.grad = ARENA_ARRAY(&r.scratch, r.values + 1u, ir_value *);
+    tacit_status status = r.reach && r.grad ? TACIT_OK : error_memory(err, "a gradient graph");
+    op_diff c = {.graph = g, .err = err};
+    for (uint32_t i = 0; status == TACIT_OK && i < n_wrt; i++)
+        r.reach[wrt[i]->id] = true;
+    if (status == TACIT_OK)
+        diff_reach(g, r.reach);
+    for (uint32_t i = 0; status == TACIT_OK && i < n_seeds; i++) {
+        c.node = outputs[i]->producer;
+        r.grad[outputs[i]->id] = op_diff_add(&c, r.grad[outputs[i]->id], seeds[i]);
+        status = c.status;
+    }
+    uint32_t nodes = g->nodes.count;
+    for (uint32_t i = nodes; status == TACIT_OK && i-- > 0;)
+        status = visit(&r, g->nodes.data[i]);
+    for (uint32_t i = 0; status == TACIT_OK && i < n_wrt; i++)
+        grads[i] = r.grad[wrt[i]->id];
+    arena_free(&r.scratch);
+    return status;
+}
+
 tacit_status diff_grad(ir_graph *g, uint32_t n, const char *const *wrt,
                        const diff_grad_options *options, tacit_error *err)
 {
     if (options->output >= g->outputs.count)
         return error_set(err, TACIT_ERR_ARGUMENT, "the graph has no output %u", options->output);
-    TRY(diff_decompose(g, has_vjp, err));
+    TRY(diff_prepare(g, err));
     reverse r = {.graph = g, .err = err};
     arena_init(&r.scratch, g->memory->allocator);
     tacit_status status = run(&r, n, wrt, options);

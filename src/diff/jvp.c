@@ -121,6 +121,7 @@ static tacit_status visit(forward *f, ir_node *n)
     if (!c.in_tangent || !c.out_tangent)
         return error_memory(f->err, "a tangent graph");
     bool any = false;
+    uint32_t outputs = n->n_outputs; /* a scan gains outputs on the way */
     for (uint32_t i = 0; i < n->n_inputs; i++) {
         c.in_tangent[i] = tangent_of(f, n->inputs[i]);
         any |= c.in_tangent[i] != NULL;
@@ -131,13 +132,13 @@ static tacit_status visit(forward *f, ir_node *n)
         tacit_status status = n->op->jvp(&c);
         TRY(status != TACIT_OK ? status : c.status);
     } else {
-        if (!n->op->vjp)
+        if (!n->op->vjp && !diff_is_scan(n))
             return op_no_rule(n, "jvp", f->err);
-        for (uint32_t i = 0; i < n->n_outputs; i++)
+        for (uint32_t i = 0; i < outputs; i++)
             if (n->outputs[i] && has_tangent(n->outputs[i]->type.dtype))
                 TRY(transpose_twice(f, &c, i));
     }
-    for (uint32_t i = 0; i < n->n_outputs; i++)
+    for (uint32_t i = 0; i < outputs; i++)
         if (n->outputs[i] && c.out_tangent[i])
             TRY(set_tangent(f, n->outputs[i], c.out_tangent[i]));
     return TACIT_OK;

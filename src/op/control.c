@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Control flow: If, Loop, Scan. Their results' types may change from run to run, so the rows have
- * no infer rule: the program interprets them, their bodies run through op_eval.run_graph. */
+ * no infer rule but Scan (which the transforms need): the program interprets them all, their
+ * bodies run through op_eval.run_graph. */
 #include <string.h>
 
 #include "op/index.h"
@@ -293,6 +294,58 @@ static tacit_status scan_eval(op_eval *c)
     return status;
 }
 
+/* Types of the formal inputs and outer values go into the body, and the body tells the outputs'.
+ * What it cannot tell before running stays as declared. */
+static tacit_status scan_infer(op_infer *c)
+{
+    const ir_node *n = c->node;
+    ir_graph *body = ir_attr_graph(n, "body");
+    int64_t xs = ir_attr_int(n, "num_scan_inputs", 0), length = -1;
+    for (uint32_t i = 0; i < c->n_out; i++)
+        if (n->outputs[i])
+            c->out[i] = n->outputs[i]->type;
+    if (!body || xs < 1 || xs > (int64_t)n->n_explicit || body->inputs.count != n->n_explicit ||
+        body->outputs.count != c->n_out || body->captures.count != c->n_in - n->n_explicit)
+        return TACIT_OK; /* running it says what is wrong */
+    uint32_t states = n->n_explicit - (uint32_t)xs;
+    for (uint32_t i = 0; i < c->n_in; i++) {
+        ir_value *formal =
+            i < n->n_explicit ? body->inputs.data[i] : body->captures.data[i - n->n_explicit];
+        if (!c->in[i] || c->in[i]->kind != IR_TENSOR)
+            return TACIT_OK;
+        if (!formal)
+            continue;
+        ir_type type = *c->in[i];
+        if (i >= states && i < n->n_explicit) {
+            op_split_axis s;
+            TRY(op_split_at(&type.shape, list_at(n, "scan_input_axes", i - states, 0), &s, c->err));
+            for (int32_t d = s.axis; d + 1 < type.shape.rank; d++)
+                type.shape.dims[d] = type.shape.dims[d + 1];
+            type.shape.rank--;
+            length = s.size;
+        }
+        formal->type = type;
+    }
+    tacit_error ignored;
+    if (op_infer_graph(body, &ignored) != TACIT_OK)
+        return TACIT_OK;
+    for (uint32_t i = 0; i < c->n_out; i++) {
+        ir_type *type = &c->out[i];
+        *type = i < states ? *c->in[i] : body->outputs.data[i]->type;
+        if (i < states || !ir_type_is_static(type) || type->kind != IR_TENSOR)
+            continue;
+        int32_t axis;
+        if (type->shape.rank >= IR_MAX_RANK)
+            return error_set(c->err, TACIT_ERR_LIMIT, "scan output %u has too many axes", i);
+        TRY(ir_axis(list_at(n, "scan_output_axes", i - states, 0), type->shape.rank + 1, &axis,
+                    c->err));
+        for (int32_t d = type->shape.rank++; d > axis; d--)
+            type->shape.dims[d] = type->shape.dims[d - 1];
+        type->shape.dims[axis] = length;
+    }
+    return TACIT_OK;
+}
+
 /* --- BatchedScan: the Scan of opset 8 --------------------------------------------------------- */
 
 /* Inputs are (lengths?, states…, scans…) with a leading batch axis; every sample is scanned on its
@@ -391,7 +444,7 @@ static tacit_status batched_scan_eval(op_eval *c)
 const op_def op_rows_control[] = {
     CONTROL_ROW("If", 1, 1, if_eval),
     CONTROL_ROW("Loop", 0, -1, loop_eval),
-    CONTROL_ROW("Scan", 1, -1, scan_eval),
+    CONTROL_ROW("Scan", 1, -1, scan_eval, .infer = scan_infer),
     {.name = "BatchedScan",
      .domain = "tacit",
      .min_in = 0,
