@@ -2,6 +2,7 @@
  * tacit run: one inference from files, random or zero inputs. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "base/cpu.h"
@@ -27,14 +28,22 @@ static void print_element(sbuf *out, const tacit_tensor *t, int64_t i, bool json
         sbuf_printf(out, "%.6g", v);
 }
 
+static uint64_t peak_resident(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
+}
+
 static void print_outputs(const cli_job *job, uint64_t run_ns, bool json)
 {
     sbuf out;
     sbuf_init(&out, NULL);
     if (json)
-        sbuf_printf(&out, "{\"load_ms\":%.3f,\"compile_ms\":%.3f,\"run_ms\":%.3f,\"outputs\":[",
-                    (double)job->load_ns / 1e6, (double)job->compile_ns / 1e6,
-                    (double)run_ns / 1e6);
+        sbuf_printf(&out,
+                    "{\"load_ms\":%.3f,\"compile_ms\":%.3f,\"run_ms\":%.3f,"
+                    "\"peak_resident_bytes\":%llu,\"outputs\":[",
+                    (double)job->load_ns / 1e6, (double)job->compile_ns / 1e6, (double)run_ns / 1e6,
+                    (unsigned long long)peak_resident());
     for (uint32_t i = 0; i < job->n_outputs; i++) {
         const tacit_tensor *t = &job->outputs[i];
         char type[320];
@@ -56,9 +65,12 @@ static void print_outputs(const cli_job *job, uint64_t run_ns, bool json)
     if (json)
         sbuf_text(&out, "]}\n");
     fputs(sbuf_str(&out) ? sbuf_str(&out) : "", stdout);
-    if (!json)
-        printf("load %.1f ms, compile %.1f ms, run %.2f ms\n", (double)job->load_ns / 1e6,
-               (double)job->compile_ns / 1e6, (double)run_ns / 1e6);
+    if (!json) {
+        char peak[24];
+        printf("load %.1f ms, compile %.1f ms, run %.2f ms, peak resident memory %s\n",
+               (double)job->load_ns / 1e6, (double)job->compile_ns / 1e6, (double)run_ns / 1e6,
+               cli_bytes(peak_resident(), peak));
+    }
     sbuf_free(&out);
 }
 
