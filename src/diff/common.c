@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include "diff/diff.h"
 
 void diff_reach(const ir_graph *g, bool *reach)
@@ -46,4 +48,31 @@ tacit_status diff_vjp_node(op_diff *c)
         return op_no_rule(c->node, "vjp", c->err);
     tacit_status status = op->vjp(c);
     return status != TACIT_OK ? status : c->status;
+}
+
+bool diff_is_function(const ir_node *n)
+{
+    return n->type && n->op && strcmp(n->type, "Function") == 0 && strcmp(n->domain, "tacit") == 0;
+}
+
+tacit_status diff_inline_functions(ir_graph *g, const char *rule, const char *other,
+                                   tacit_error *err)
+{
+    bool any = true;
+    while (any) { /* functions inside functions come to light in turn */
+        any = false;
+        for (uint32_t i = 0, count = g->nodes.count; i < count; i++) {
+            ir_node *n = g->nodes.data[i];
+            if (!diff_is_function(n) || (rule && ir_attr_graph(n, rule)) ||
+                (other && ir_attr_graph(n, other)))
+                continue;
+            TRY(n->op->decompose(g, n, err));
+            any = true;
+        }
+        if (any) {
+            TRY(ir_graph_sort(g, err));
+            TRY(op_infer_graph(g, err));
+        }
+    }
+    return TACIT_OK;
 }

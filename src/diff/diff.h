@@ -67,6 +67,10 @@ tacit_status diff_prepare(ir_graph *g, tacit_error *err);
 tacit_status diff_reverse(ir_graph *g, uint32_t n_seeds, ir_value *const *outputs,
                           ir_value *const *seeds, uint32_t n_wrt, ir_value *const *wrt,
                           ir_value **grads, tacit_error *err);
+/* Inlines tacit Functions without rule `rule` (NULL: all), nor `other`, of their own. */
+tacit_status diff_inline_functions(ir_graph *g, const char *rule, const char *other,
+                                   tacit_error *err);
+bool diff_is_function(const ir_node *n);
 /* scan.c */
 bool diff_is_scan(const ir_node *n);
 tacit_status diff_scan_vjp(op_diff *c);

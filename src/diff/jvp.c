@@ -128,7 +128,7 @@ static tacit_status visit(forward *f, ir_node *n)
     }
     if (!any || (!n->op->jvp && !n->op->vjp && n->op->flags & OP_NOT_DIFFERENTIABLE))
         return TACIT_OK;
-    if (n->op->jvp) {
+    if (n->op->jvp && (!diff_is_function(n) || ir_attr_graph(n, "jvp"))) {
         tacit_status status = n->op->jvp(&c);
         TRY(status != TACIT_OK ? status : c.status);
     } else {
@@ -186,6 +186,7 @@ static tacit_status run(forward *f, uint32_t n, const char *const *wrt)
 
 tacit_status diff_jvp(ir_graph *g, uint32_t n, const char *const *wrt, tacit_error *err)
 {
+    TRY(diff_inline_functions(g, "jvp", "vjp", err));
     TRY(diff_decompose(g, has_jvp, err));
     forward f = {.graph = g, .err = err};
     arena_init(&f.scratch, g->memory->allocator);

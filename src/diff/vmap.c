@@ -215,6 +215,7 @@ tacit_status diff_vmap(ir_graph *g, uint32_t n, const char *const *names, int64_
 {
     if (size < 1)
         return error_set(err, TACIT_ERR_ARGUMENT, "the batch size must be at least 1");
+    TRY(diff_inline_functions(g, NULL, NULL, err));
     batching b = {.graph = g, .size = size, .err = err};
     arena_init(&b.scratch, g->memory->allocator);
     tacit_status status = run(&b, n, names);

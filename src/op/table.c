@@ -21,6 +21,7 @@
     F(conv)                                                                                        \
     F(conv_other)                                                                                  \
     F(einsum)                                                                                      \
+    F(function)                                                                                    \
     F(fused)                                                                                       \
     F(fused_attention)                                                                             \
     F(fused_elementwise)                                                                           \

@@ -301,7 +301,7 @@ static const rule_case cases[] = {
 };
 
 /* Rows whose derivative is a convention, not a limit: checked in test_conventions.c. */
-static const char *const by_convention[] = {"Round", "FakeQuantize", "Dropout"};
+static const char *const by_convention[] = {"Round", "FakeQuantize", "Dropout", "Function"};
 
 static void check_gradient(const rule_case *k, arena *a, ir_graph *g, const ir_tensor **in, rng *r)
 {
