@@ -62,11 +62,13 @@ int cli_parse(const cli_usage *usage, int argc, char **argv, const char **positi
               uint32_t *n_positional);
 #define CLI_COUNT(array) ((uint32_t)(sizeof(array) / sizeof *(array)))
 
-/* "tacit run: message" on standard error; returns CLI_FAILURE. */
-int cli_fail(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same with what to try; returns CLI_USAGE. */
-int cli_usage_error(const char *command, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+/* "tacit run: message" on standard error; yields CLI_FAILURE. Macros, so that a reader of the code
+ * sees which exit code comes back. */
+#define cli_fail(...) (cli_complain(false, __VA_ARGS__), (int)CLI_FAILURE)
+/* The same with what to try; yields CLI_USAGE. */
+#define cli_usage_error(...) (cli_complain(true, __VA_ARGS__), (int)CLI_USAGE)
+void cli_complain(bool usage, const char *command, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Set when Ctrl-C was pressed; long commands look at it between steps. */
 extern volatile sig_atomic_t cli_interrupted;

@@ -135,9 +135,9 @@ int cmd_bench(int argc, char **argv)
         return cli_usage_error("bench", "--runs is 1 to 1000000");
     if (against && strcmp(against, "ort") != 0)
         return cli_usage_error("bench", "--vs is ort, not '%s'", against);
-    if (!timing_init(&b.ours, b.runs) || !timing_init(&b.theirs, b.runs))
-        return cli_fail("bench", "out of memory");
     code = cli_job_open(&b.job, "bench", path, &compile, &inputs, seed);
+    if (code < 0 && (!timing_init(&b.ours, b.runs) || !timing_init(&b.theirs, b.runs)))
+        code = cli_fail("bench", "out of memory");
     b.our_open = (double)(b.job.load_ns + b.job.compile_ns) / 1e9;
     bool tasks = compile.exec && strcmp(compile.exec, "tasks") == 0;
     int threads = !tasks ? 1 : compile.threads > 0 ? (int)compile.threads : (int)cpu_count();

@@ -233,7 +233,7 @@ static void draw_digit(int64_t digit, rng *r, float *image)
     double half = rng_range(r, 0.45, 1.15), ink = rng_range(r, 0.75, 1),
            noise = rng_range(r, 0, 0.1);
     for (int64_t i = 0; i < DIGITS_PIXELS; i++) {
-        double away = distance(&d, (double)(i % DIGITS_SIDE), (double)(i / DIGITS_SIDE));
+        double away = distance(&d, (double)(i % DIGITS_SIDE), (double)(int64_t)(i / DIGITS_SIDE));
         double value = ink * fmin(1, fmax(0, half + 0.5 - away)) + noise * rng_normal(r);
         image[i] = (float)fmin(1, fmax(0, value));
     }

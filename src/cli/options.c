@@ -25,30 +25,16 @@ void cli_catch_interrupt(void)
     sigaction(SIGINT, &action, NULL);
 }
 
-static void complain(const char *command, const char *format, va_list args)
+void cli_complain(bool usage, const char *command, const char *format, ...)
 {
+    va_list args;
+    va_start(args, format);
     fprintf(stderr, "tacit %s: ", command);
     vfprintf(stderr, format, args);
     fputc('\n', stderr);
-}
-
-int cli_fail(const char *command, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    complain(command, format, args);
     va_end(args);
-    return CLI_FAILURE;
-}
-
-int cli_usage_error(const char *command, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    complain(command, format, args);
-    va_end(args);
-    fprintf(stderr, "Try 'tacit %s --help'.\n", command);
-    return CLI_USAGE;
+    if (usage)
+        fprintf(stderr, "Try 'tacit %s --help'.\n", command);
 }
 
 static int print_help(const cli_usage *u)

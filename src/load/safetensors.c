@@ -280,7 +280,7 @@ static tacit_status put_entry(sbuf *b, const load_named *item, uint64_t *at, tac
     for (int32_t i = 0; i < t->shape.rank; i++)
         sbuf_printf(b, "%s%lld", i ? "," : "", (long long)t->shape.dims[i]);
     sbuf_printf(b, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)*at,
-                (unsigned long long)(*at + t->bytes));
+                (unsigned long long)*at + t->bytes);
     *at += t->bytes;
     return TACIT_OK;
 }

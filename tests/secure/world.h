@@ -211,7 +211,8 @@ static inline tacit_status swap_bytes(void *context, const void *out, size_t out
     }
     if (s->sent) {
         s->sent = realloc(s->sent, s->sent_size + out_size + 1);
-        memcpy(s->sent + s->sent_size, out, out_size);
+        if (out_size)
+            memcpy(s->sent + s->sent_size, out, out_size);
         s->sent_size += out_size;
     }
     sending job = {s->fd, out, out_size};
