@@ -277,8 +277,12 @@ if hasattr(os, "register_at_fork"):
 
 def __getattr__(name: str) -> Any:
     # Modules with dependencies of their own come when they are asked for.
-    if name in ("onnxruntime", "backend"):
+    if name in ("onnxruntime", "backend", "torch"):
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
+    if name == "from_torch":
+        from .torch import from_torch
+
+        return from_torch
     raise AttributeError(f"module 'tacit' has no attribute {name!r}")
