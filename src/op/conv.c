@@ -255,7 +255,8 @@ const op_def op_rows_conv[] = {
      .infer = conv_infer,
      .eval = conv_eval,
      .lower = op_lower_conv,
-     .vjp = op_vjp_conv},
+     .vjp = op_vjp_conv,
+     .batch = op_batch_samples},
     {.name = "ConvInteger",
      .min_in = 2,
      .max_in = 4,
@@ -270,6 +271,7 @@ const op_def op_rows_conv[] = {
      .max_out = 1,
      .infer = conv_transpose_infer,
      .eval = conv_transpose_eval,
-     .vjp = op_vjp_conv_transpose},
+     .vjp = op_vjp_conv_transpose,
+     .batch = op_batch_samples},
     {0},
 };

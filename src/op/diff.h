@@ -68,6 +68,10 @@ struct op_batch {
 /* Rules shared by many rows. */
 tacit_status op_batch_elementwise(op_batch *c); /* any broadcasting op */
 tacit_status op_batch_unroll(op_batch *c); /* one copy of the node per batch entry: always right */
+/* Rules by family (batch_rules.c). */
+op_batch_fn op_batch_relabel, op_batch_transpose, op_batch_matmul, op_batch_reduce, op_batch_axis,
+    op_batch_concat, op_batch_gather, op_batch_slice, op_batch_expand, op_batch_solve,
+    op_batch_samples;
 /* The input with a leading batch axis, made by expanding an unbatched one. */
 ir_value *op_batch_input(op_batch *c, uint32_t i);
 /* A copy of the node on other inputs (attributes included); its outputs are inferred. */

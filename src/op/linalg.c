@@ -122,6 +122,7 @@ const op_def op_rows_linalg[] = {
      .max_out = 1,
      .infer = solve_infer,
      .eval = solve_eval,
-     .vjp = op_vjp_solve},
+     .vjp = op_vjp_solve,
+     .batch = op_batch_solve},
     {0},
 };

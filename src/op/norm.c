@@ -178,6 +178,11 @@ static tacit_status trailing_norm_decompose(ir_graph *g, ir_node *node, bool rms
     TRY(ir_axis(ir_attr_int(node, "axis", -1), rank, &axis, err));
     for (int32_t i = axis; i < rank; i++)
         axes[i - axis] = i;
+    bool alone = true; /* no statistics wanted, whose type the stash type is */
+    for (uint32_t i = 1; i < node->n_outputs; i++)
+        alone &= !node->outputs[i];
+    if (alone && dtype == TACIT_F64) /* doubles stay doubles, as in the evaluator */
+        wide = dtype;
     ir_value *xw = dtype == wide ? x : op_build_cast(g, x, wide), *d = xw, *mean = NULL;
     if (!rms) {
         mean = op_build_reduce(g, "ReduceMean", xw, rank - axis, axes);

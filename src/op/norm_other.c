@@ -256,10 +256,11 @@ static tacit_status lrn_eval(op_eval *c)
 
 const op_def op_rows_norm_other[] = {
     ROW("Softmax", axis_infer, softmax_eval, softmax_decompose, op_lower_softmax,
-        .vjp = op_vjp_softmax),
+        .vjp = op_vjp_softmax, .batch = op_batch_axis),
     ROW("LogSoftmax", axis_infer, log_softmax_eval, log_softmax_decompose, op_lower_softmax,
-        .vjp = op_vjp_log_softmax),
-    ROW("LpNormalization", axis_infer, lp_norm_eval, NULL, NULL, .vjp = op_vjp_lp_norm),
+        .vjp = op_vjp_log_softmax, .batch = op_batch_axis),
+    ROW("LpNormalization", axis_infer, lp_norm_eval, NULL, NULL, .vjp = op_vjp_lp_norm,
+        .batch = op_batch_axis),
     ROW("MeanVarianceNormalization", mvn_infer, mvn_eval, mvn_decompose, NULL),
     ROW("LRN", lrn_infer, lrn_eval, NULL, NULL),
     {0},

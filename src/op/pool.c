@@ -361,14 +361,14 @@ static tacit_status roi_pool_eval(op_eval *c)
 
 const op_def op_rows_pool[] = {
     POOL("MaxPool", 1, 2, max_pool_infer, max_pool_eval, op_lower_pool, NULL,
-         .vjp = op_vjp_max_pool),
+         .vjp = op_vjp_max_pool, .batch = op_batch_samples),
     POOL("AveragePool", 1, 1, float_pool_infer, average_pool_eval, op_lower_pool, NULL,
-         .vjp = op_vjp_average_pool),
+         .vjp = op_vjp_average_pool, .batch = op_batch_samples),
     POOL("LpPool", 1, 1, float_pool_infer, lp_pool_eval, NULL, NULL),
     POOL("GlobalAveragePool", 1, 1, global_infer, global_average_eval, op_lower_reduce,
-         op_accepts_reduce, .vjp = op_vjp_global_average),
+         op_accepts_reduce, .vjp = op_vjp_global_average, .batch = op_batch_samples),
     POOL("GlobalMaxPool", 1, 1, global_infer, global_max_eval, op_lower_reduce, op_accepts_reduce,
-         .vjp = op_vjp_global_max),
+         .vjp = op_vjp_global_max, .batch = op_batch_samples),
     POOL("GlobalLpPool", 1, 1, global_infer, global_lp_eval, NULL, NULL),
     POOL("MaxRoiPool", 2, 1, roi_pool_infer, roi_pool_eval, NULL, NULL),
     {.name = "MaxUnpool",

@@ -425,6 +425,36 @@ static void T43_vmap_of_dense(void **state)
     arena_free(&a);
 }
 
+/* Batched indices, and no copies of nodes per entry. */
+static void vmap_of_lookups(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    const double table[8] = {0, 1, 2, 3, 4, 5, 6, 7}, index[4] = {2, 0, 1, 3};
+    const char *name = "i";
+    const char *body = "in %i : i64[2]\nin %t : f64[2,4]\n%y = Gather(%t, %i) axis=1 @y\nout %y";
+    ir_tensor *got = run_vmap(&a, body, 1, &name, 2, (const double *[]){index, table});
+    all_near("rows", &got[0], (double[]){2, 0, 6, 4, 1, 3, 5, 7}, 0);
+    static const char *const bodies[] = {
+        "in %i : f64[2,3]\nin %w : f64[3]\n%y = MatMul(%i, %w) @y\nout %y",
+        "in %i : f64[2,3]\n%y = Softmax(%i) axis=0 @y\nout %y",
+        "in %i : f64[1,2,4,4]\n%y = MaxPool(%i) kernel_shape=[2, 2] @y\nout %y",
+        "in %i : f64[2,3]\n%y = ReduceSum(%i) @y\nout %y",
+    };
+    for (size_t k = 0; k < sizeof bodies / sizeof *bodies; k++) {
+        tacit_error err = {0};
+        ir_graph *g = harness_graph(&a, bodies[k]);
+        const char *type = g->nodes.data[0]->type;
+        uint32_t count = 0;
+        assert_int_equal(diff_vmap(g, 1, &name, 5, &err), TACIT_OK);
+        for (uint32_t i = 0; i < g->nodes.count; i++)
+            count += g->nodes.data[i]->type && strcmp(g->nodes.data[i]->type, type) == 0;
+        assert_int_equal(count, 1);
+    }
+    arena_free(&a);
+}
+
 /* --- reverse mode end to end ------------------------------------------------------------------ */
 
 static void T48_batched_product(void **state)
@@ -532,23 +562,15 @@ static void T53_conv_net(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(T13_relu),
-        cmocka_unit_test(T14_max_pool),
-        cmocka_unit_test(T15_T16_conv),
-        cmocka_unit_test(T17_T18_cross_entropy),
-        cmocka_unit_test(T19_activations),
-        cmocka_unit_test(T20_T21_solves),
-        cmocka_unit_test(T22_hello_resistor),
-        cmocka_unit_test(T23_T24_many_right_sides),
-        cmocka_unit_test(T25_T27_tangents),
-        cmocka_unit_test(T28_batched_solve),
-        cmocka_unit_test(T42_vmap_of_solve),
-        cmocka_unit_test(T43_vmap_of_dense),
-        cmocka_unit_test(T48_batched_product),
-        cmocka_unit_test(T49_softmax),
-        cmocka_unit_test(T50_layer_norm),
-        cmocka_unit_test(T51_T52_dense),
-        cmocka_unit_test(T53_conv_net),
+        cmocka_unit_test(T13_relu),           cmocka_unit_test(T14_max_pool),
+        cmocka_unit_test(T15_T16_conv),       cmocka_unit_test(T17_T18_cross_entropy),
+        cmocka_unit_test(T19_activations),    cmocka_unit_test(T20_T21_solves),
+        cmocka_unit_test(T22_hello_resistor), cmocka_unit_test(T23_T24_many_right_sides),
+        cmocka_unit_test(T25_T27_tangents),   cmocka_unit_test(T28_batched_solve),
+        cmocka_unit_test(T42_vmap_of_solve),  cmocka_unit_test(T43_vmap_of_dense),
+        cmocka_unit_test(vmap_of_lookups),    cmocka_unit_test(T48_batched_product),
+        cmocka_unit_test(T49_softmax),        cmocka_unit_test(T50_layer_norm),
+        cmocka_unit_test(T51_T52_dense),      cmocka_unit_test(T53_conv_net),
     };
     return cmocka_run_group_tests_name("acceptance of the transforms", tests, NULL, NULL);
 }

@@ -252,6 +252,37 @@ static const rule_case cases[] = {
     {"CastLike", "in %a : f64[2]\nconst %l : f64[] = [0.0]\n%y = CastLike(%a, %l) @n\nout %y", -2,
      2},
     {"LogMel", "in %a : f64[2,8]\nin %b : f64[2,3]\n%y = tacit.LogMel(%a, %b) @n\nout %y", 0.2, 1},
+    /* Rows that are decomposed first. */
+    {"LayerNormalization",
+     "in %a : f64[2,3,4]\nin %b : f64[4]\nin %c : f64[4]\n%y = LayerNormalization(%a, %b, %c) "
+     "stash_type=11 @n\n"
+     "out %y",
+     -1, 1},
+    {"RMSNormalization",
+     "in %a : f64[2,4]\nin %b : f64[4]\n%y = RMSNormalization(%a, %b) stash_type=11 @n\nout %y", -1,
+     1},
+    {"InstanceNormalization",
+     "in %a : f64[2,2,3]\nin %b : f64[2]\nin %c : f64[2]\n%y = InstanceNormalization(%a, %b, %c) "
+     "@n\nout %y",
+     -1, 1},
+    {"GroupNormalization",
+     "in %a : f64[1,4,3]\nin %b : f64[4]\nin %c : f64[4]\n%y = GroupNormalization(%a, %b, %c) "
+     "num_groups=2 stash_type=11 @n\nout %y",
+     -1, 1},
+    {"MeanVarianceNormalization",
+     "in %a : f64[2,2,2,2]\n%y = MeanVarianceNormalization(%a) @n\nout %y", -1, 1},
+    {"Attention",
+     "in %a : f64[1,2,3,2]\nin %b : f64[1,1,4,2]\nin %c : f64[1,1,4,3]\n%y = Attention(%a, %b, %c) "
+     "is_causal=1 @n\nout %y",
+     -1, 1},
+    {"Attention",
+     "in %a : f64[1,2,3,2]\nin %b : f64[1,2,3,2]\nin %c : f64[1,2,3,2]\n%y = tacit.Attention(%a, "
+     "%b, %c) scale=0.7 causal=1 @n\nout %y",
+     -1, 1},
+    {"LoraMatMul",
+     "in %a : f64[2,3]\nin %b : f64[3,4]\nin %c : f64[3,1]\nin %d : f64[1,4]\n%y = "
+     "tacit.LoraMatMul(%a, %b, %c, %d) scale=0.5 @n\nout %y",
+     -1, 1},
     {"MaxPool",
      "in %a : f64[2,1,4,6]\n%y = MaxPool(%a) kernel_shape=[2, 3] strides=[2, 3] @n\nout %y", -2, 2},
     {"NegativeLogLikelihoodLoss",
