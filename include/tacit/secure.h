@@ -34,6 +34,7 @@ typedef enum tacit_secure_compare {
     TACIT_COMPARE_AUTO, /* trees where they are short, few or follow each other */
     TACIT_COMPARE_TREES,
     TACIT_COMPARE_DIGITS,
+    TACIT_COMPARE_DIRECT,
 } tacit_secure_compare;
 
 /* Zero means the default throughout. */

@@ -79,7 +79,7 @@ static sec_mode mode_of(const tacit_secure_options *o)
     static const int weights[] = {SEC_SERVER, SEC_PUBLIC, SEC_SHARED};
     return (sec_mode){.weights = (unsigned)o->weights <= 2 ? weights[o->weights] : SEC_SERVER,
                       .dither = o->dither != 0,
-                      .compare = (unsigned)o->compare <= 2 ? (uint8_t)o->compare : SEC_AUTO,
+                      .compare = (unsigned)o->compare <= 3 ? (uint8_t)o->compare : SEC_AUTO,
                       .calibrated = o->n_calibration > 0,
                       .frac = (uint8_t)(o->frac > 0 && o->frac < 255 ? o->frac : 12),
                       .weight_frac = (uint8_t)(o->frac > 0 && o->frac < 255 ? o->frac : 12),

@@ -29,7 +29,8 @@ typedef struct how {
     {"--weights", CLI_STRING, &(h)->weights, "MODE", "owned (default), public or shared"},         \
         {"--dither", CLI_FLAG, &(h)->dither, NULL,                                                 \
          "rescale by public dither, not faithfully (marked in the keys)"},                         \
-        {"--compare", CLI_STRING, &(h)->compare, "HOW", "auto (default), trees or digits"},        \
+        {"--compare", CLI_STRING, &(h)->compare, "HOW",                                            \
+         "auto (default), trees, digits or direct"},                                               \
         {"--frac", CLI_INT, &(h)->frac, "N", "fraction bits (default 12)"},                        \
         {"--bound", CLI_FLOAT, &(h)->bound, "X", "largest |x| of float inputs (default 8)"},       \
         {"--calibrate", CLI_STRING, &(h)->calibrate, "inputs|random",                              \
@@ -71,8 +72,11 @@ static int secure_options(const char *command, const how *h, const cli_job *job,
         o->compare = TACIT_COMPARE_TREES;
     else if (h->compare && strcmp(h->compare, "digits") == 0)
         o->compare = TACIT_COMPARE_DIGITS;
+    else if (h->compare && strcmp(h->compare, "direct") == 0)
+        o->compare = TACIT_COMPARE_DIRECT;
     else if (h->compare && strcmp(h->compare, "auto") != 0)
-        return cli_usage_error(command, "--compare is auto, trees or digits, not '%s'", h->compare);
+        return cli_usage_error(command, "--compare is auto, trees, digits or direct, not '%s'",
+                               h->compare);
     tacit_dim *dims = calloc(h->dims.count + 1u, sizeof *dims);
     if (!dims)
         return cli_fail(command, "out of memory");

@@ -12,6 +12,12 @@ static const gate_row *const rows[FSS_KINDS] = {
 #undef GATE_ROW_POINTER
 };
 
+static const gate_row *row_of(const fss_gate *gate)
+{
+    const gate_row *direct = direct_row(gate);
+    return direct ? direct : rows[gate->kind];
+}
+
 const char *fss_kind_name(fss_kind kind)
 {
     return (unsigned)kind < FSS_KINDS ? rows[kind]->name : "unknown";
@@ -72,6 +78,8 @@ static void item_bytes(const fss_suite *suite, const fss_gate *gate, const fss_i
         bytes[1] = item->repeat * fss_pack_bytes(item->bits, gate->count);
     if (item->type == FSS_ITEM_DIGITS)
         bytes[1] = digits_bytes(item, gate->count);
+    if (item->type == FSS_ITEM_DIRECT)
+        bytes[0] = bytes[1] = direct_bytes(item, gate->count);
     if (item->type == FSS_ITEM_TREE && item->repeat) {
         if (item->bits > FSS_LEAF_BITS)
             bytes[0] = bytes[1] = fss_dpf_bytes(suite->tree, item->bits, gate->count);
@@ -94,7 +102,7 @@ tacit_status fss_gate_info(const fss_suite *suite, const fss_gate *gate, fss_inf
         return gate_error(gate, err, "%zu elements in one batch", gate->count);
     memset(info, 0, sizeof *info);
     info->steps = 1;
-    TRY(rows[gate->kind]->info(gate, info, err));
+    TRY(row_of(gate)->info(gate, info, err));
     for (unsigned i = 0; i < info->items; i++) {
         size_t bytes[2];
         item_bytes(suite, gate, &info->item[i], bytes);
@@ -126,6 +134,8 @@ unsigned fss_step_vectors(const fss_info *info, unsigned step, fss_vector v[2])
 /* Hash calls of one element's trees: a walk per threshold, or the whole tree of a look-up. */
 static uint64_t tree_work(const fss_gate *gate, const fss_item *item)
 {
+    if (item->type == FSS_ITEM_DIRECT) /* two children and their payloads a level */
+        return (gate->kind == FSS_PIECES ? gate->thresholds + 1u : 1u) * 4 * (uint64_t)item->bits;
     if (item->type != FSS_ITEM_TREE || !item->repeat || item->bits <= FSS_LEAF_BITS)
         return 0;
     unsigned levels = item->bits - FSS_LEAF_BITS;
@@ -174,7 +184,7 @@ tacit_status fss_gate_deal(const fss_dealer *dealer, const fss_gate *gate, const
                           gate->count, FSS_RANGE);
     deal_ctx c = {dealer, gate, info, in, out, key};
     for (size_t at = begin; at < end; at += GATE_TILE)
-        rows[gate->kind]->deal(&c, at, tile(at, end));
+        row_of(gate)->deal(&c, at, tile(at, end));
     return TACIT_OK;
 }
 
@@ -187,7 +197,7 @@ void fss_gate_step(const fss_party *party, const fss_gate *gate, const fss_info 
     if (info->digits.rows && step > 0)
         step--; /* the row's own steps begin once the digits are open */
     for (size_t at = begin; at < end; at += GATE_TILE)
-        rows[gate->kind]->step(&c, step, at, tile(at, end));
+        row_of(gate)->step(&c, step, at, tile(at, end));
 }
 
 void fss_gate_sim(const fss_gate *gate, const fss_info *info, const uint64_t *const *x,

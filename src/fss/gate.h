@@ -72,6 +72,7 @@ typedef struct fss_gate {
     uint8_t degree;           /* SPLINE */
     uint8_t heavy;            /* the party (0 or 1) that stores the explicit words */
     bool digits;              /* compare by digits: smaller keys, one more opening */
+    bool direct;              /* TR, GAP, RELU, MAX, PIECES: no inner opening, larger keys */
     bool dither;              /* GAP: round by the public low bits of x^ instead of faithfully */
     uint16_t rows;            /* LUT, PIECES: outputs per element; 0 means 1 */
     uint16_t thresholds;      /* LESS, PIECES */
@@ -97,11 +98,11 @@ typedef struct fss_vector {
 } fss_vector;
 
 /* A stretch of key material: a tree, shared digit tables, or words; per element and repeat. */
-enum { FSS_ITEM_TREE, FSS_ITEM_DIGITS, FSS_ITEM_WORD, FSS_ITEM_MASK };
+enum { FSS_ITEM_TREE, FSS_ITEM_DIGITS, FSS_ITEM_WORD, FSS_ITEM_MASK, FSS_ITEM_DIRECT };
 typedef struct fss_item {
     uint8_t type, bits;
     uint16_t repeat; /* of DIGITS: how many points are compared */
-    uint16_t row;    /* of DIGITS: first row in the opening of step 0 */
+    uint16_t row;    /* of DIGITS: first row in the opening of step 0; of DIRECT: payload ring */
     size_t at[2];    /* offset in each party's key */
 } fss_item;
 

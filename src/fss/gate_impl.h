@@ -47,6 +47,10 @@ typedef struct gate_row {
 FSS_KIND_MAP(GATE_ROW_DECLARE)
 #undef GATE_ROW_DECLARE
 
+/* The row of a gate that compares without opening, or NULL; its simulator is the kind's own. */
+const gate_row *direct_row(const fss_gate *gate);
+size_t direct_bytes(const fss_item *item, size_t count);
+
 /* Declarations used by the rows' info functions. */
 unsigned info_item(fss_info *info, unsigned type, unsigned bits, unsigned repeat);
 /* A comparison of `evals` points with the same secret, by tree, digits or table as the gate says.

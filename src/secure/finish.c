@@ -133,12 +133,18 @@ static unsigned compared_bits(const fss_gate *g)
     }
 }
 
-static bool by_digits(const sec_program *p, const fss_gate *g)
+/* Left to itself: nothing is opened where that is cheap (few elements) or saves most (the levels of
+ * tournaments), short truncations go by trees, wide comparisons of many elements by digits. */
+static void choose_compare(const sec_program *p, fss_gate *g)
 {
     enum { SHORT = 13, FEW = 4096 };
-    if (p->mode.compare != SEC_AUTO)
-        return p->mode.compare == SEC_DIGITS;
-    return g->kind != FSS_MAX && compared_bits(g) > SHORT && g->count > FEW;
+    sec_compare how = (sec_compare)p->mode.compare;
+    g->direct = how == SEC_DIRECT;
+    g->digits = how == SEC_DIGITS;
+    if (how != SEC_AUTO)
+        return;
+    g->direct = g->count <= FEW || g->kind == FSS_MAX;
+    g->digits = !g->direct && compared_bits(g) > SHORT;
 }
 
 static void want_share(sec_builder *b, sec_wire_id w, unsigned bits)
@@ -288,7 +294,7 @@ tacit_status sec_finish(sec_builder *b)
         sec_instr *in = &p->instrs.data[i];
         if (in->op != SEC_GATE)
             continue;
-        in->gate.digits = by_digits(p, &in->gate);
+        choose_compare(p, &in->gate);
         reduce_tables(b, in);
         if (b->status == TACIT_OK)
             b->status = fss_gate_info(&p->suite, &in->gate, &in->info, b->err);

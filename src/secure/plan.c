@@ -7,7 +7,7 @@
 void sec_mode_text(const sec_mode *m, char *out, size_t size)
 {
     static const char *const weights[] = {"public", "shared", "server-owned"};
-    static const char *const compare[] = {"trees and digits", "trees", "digits"};
+    static const char *const compare[] = {"the cheapest", "trees", "digits", "direct keys"};
     snprintf(out, size, "%s, %s, %s weights, by %s, 2^-%u", m->dither ? "dither" : "faithful",
              m->calibrated ? "calibrated" : "full range", weights[m->weights + 2],
              compare[m->compare], m->frac);

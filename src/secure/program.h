@@ -85,7 +85,7 @@ typedef struct sec_instr {
 
 /* How comparisons are made: trees (one opening less), digits (smaller keys), or trees only where
  * they are short, few, or one after the other. */
-typedef enum sec_compare { SEC_AUTO, SEC_TREES, SEC_DIGITS, SEC_COMPARES } sec_compare;
+typedef enum sec_compare { SEC_AUTO, SEC_TREES, SEC_DIGITS, SEC_DIRECT, SEC_COMPARES } sec_compare;
 
 typedef struct sec_mode {
     int weights;     /* SEC_PUBLIC, SEC_SERVER, SEC_SHARED */

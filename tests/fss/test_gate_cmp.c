@@ -6,9 +6,10 @@ static void grid(world *w, fss_gate g, unsigned all_masks)
 {
     uint64_t *x, *r;
     g.count = world_grid(w, g.in_bits, all_masks, &x, &r);
-    for (int form = 0; form < 4; form++) {
+    for (int form = 0; form < 6; form++) {
         g.heavy = form & 1;
         g.digits = form & 2;
+        g.direct = form & 4;
         world_check1(w, &g, x, r);
     }
     free(x);
@@ -22,6 +23,8 @@ static void random_inputs(world *w, fss_gate g, size_t n)
     uint64_t *x = world_values(w, n, g.in_bits, fit), *r = world_masks(w, n, g.in_bits);
     world_check1(w, &g, x, r);
     g.digits = true;
+    world_check1(w, &g, x, r);
+    g.direct = true;
     world_check1(w, &g, x, r);
     free(x);
     free(r);
@@ -188,7 +191,8 @@ static void select_bit_and_max(void **state)
                            .in_bits = (uint8_t)n,
                            .index_bits = 5,
                            .count = count,
-                           .digits = n % 2};
+                           .digits = n % 2,
+                           .direct = n % 3 == 0};
             world_run(&w, &g, (const uint64_t *const[]){a, b, ia, ib},
                       (const uint64_t *const[]){ra, rb, ria, rib}, &t);
             for (size_t i = 0; i < count; i++) {

@@ -30,8 +30,10 @@ static void in_all_modes(const char *text, uint64_t seed, double weights, double
         sec_mode m = world_mode();
         m.weights = mode;
         world_case(text, seed, weights, inputs, m, tolerance);
-        m.compare = SEC_DIGITS;
-        world_case(text, seed + 1, weights, inputs, m, tolerance);
+        for (int how = SEC_TREES; how < SEC_COMPARES; how++) {
+            m.compare = (uint8_t)how;
+            world_case(text, seed + 1, weights, inputs, m, tolerance);
+        }
         m.dither = true;
         world_case(text, seed + 2, weights, inputs, m, tolerance);
     }

@@ -85,7 +85,7 @@ static void decoder_with_grouped_heads(void **state)
     (void)state;
     sec_mode m = world_mode();
     for (int i = 0; i < 4; i++) {
-        m.compare = i & 1 ? SEC_DIGITS : SEC_TREES;
+        m.compare = (uint8_t)(i % SEC_COMPARES);
         m.dither = i & 2;
         world_case(llama, 11, 0.6, 9, m, 0.03);
     }
@@ -99,7 +99,7 @@ static void functions_of_one_tensor(void **state)
     (void)state;
     sec_mode m = world_mode();
     for (int i = 0; i < 4; i++) {
-        m.compare = i & 1 ? SEC_DIGITS : SEC_TREES;
+        m.compare = (uint8_t)(i % SEC_COMPARES);
         m.weights = i & 2 ? SEC_PUBLIC : SEC_SERVER;
         world_case(functions, 13, 1, 4, m, 0.004);
     }
