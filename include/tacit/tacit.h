@@ -33,12 +33,63 @@ typedef struct tacit_session tacit_session;
 /* "0.1.0" */
 TACIT_API const char *tacit_version(void);
 
+/* A tensor: dense, row-major. For outputs whose shape only the data can tell, pass data NULL: Tacit
+ * fills in the shape and lends memory that lives until the session's next run. */
+typedef struct tacit_tensor {
+    const char *name; /* NULL: by position */
+    tacit_dtype dtype;
+    int32_t rank;
+    int64_t dims[TACIT_MAX_RANK];
+    void *data;
+    size_t bytes;
+} tacit_tensor;
+
+/* Element of a tensor of strings. */
+typedef struct tacit_string {
+    const char *data;
+    uint64_t length;
+} tacit_string;
+
+/* ------------------------------------------------------------------------------ extend ------- */
+
+/* One use of a custom operator, as its callbacks see it. */
+typedef struct tacit_custom_call {
+    const tacit_tensor *inputs; /* absent ones have dtype TACIT_DTYPE_NONE */
+    uint32_t n_inputs;
+    tacit_tensor *outputs;
+    uint32_t n_outputs;
+    const void *node; /* for tacit_custom_int and the like */
+} tacit_custom_call;
+
+/* An operator of the caller's own. The callbacks may be called from any thread that compiles or
+ * runs the model, at the same time; the struct must outlive every model that uses it. */
+typedef struct tacit_custom_op {
+    const char *domain; /* not "" */
+    const char *name;
+    uint32_t min_inputs, max_inputs, n_outputs;
+    void *context;
+    /* Sets dtype, rank and dims of every output from the inputs' (whose data may be NULL). */
+    tacit_status (*infer)(void *context, const tacit_custom_call *call, tacit_error *err);
+    /* Fills the outputs' data. */
+    tacit_status (*run)(void *context, const tacit_custom_call *call, tacit_error *err);
+} tacit_custom_op;
+
+/* Attributes of the node; `fallback` when absent. */
+TACIT_API int64_t tacit_custom_int(const tacit_custom_call *call, const char *name,
+                                   int64_t fallback);
+TACIT_API double tacit_custom_float(const tacit_custom_call *call, const char *name,
+                                    double fallback);
+TACIT_API const char *tacit_custom_string(const tacit_custom_call *call, const char *name,
+                                          const char *fallback);
+
 /* ------------------------------------------------------------------------------- load -------- */
 
 typedef struct tacit_load_options {
     const tacit_allocator *allocator; /* must outlive the model and all made from it */
     const tacit_log *log;
     const char *external_data_dir; /* for models in memory: where external tensors may lie */
+    const tacit_custom_op *const *custom_ops; /* looked up before the built-in ones */
+    uint32_t n_custom_ops;
 } tacit_load_options;
 
 /* The format (ONNX, Tacit text, safetensors-with-graph) is told by the contents. The file stays
@@ -246,23 +297,6 @@ TACIT_API TACIT_MUST_USE tacit_status tacit_program_view(const tacit_program *pr
                                                          tacit_error *err);
 
 /* -------------------------------------------------------------------------------- run -------- */
-
-/* A caller's tensor: dense, row-major. For outputs whose shape only the data can tell, pass data
- * NULL: Tacit fills in the shape and lends memory that lives until the session's next run. */
-typedef struct tacit_tensor {
-    const char *name; /* NULL: by position */
-    tacit_dtype dtype;
-    int32_t rank;
-    int64_t dims[TACIT_MAX_RANK];
-    void *data;
-    size_t bytes;
-} tacit_tensor;
-
-/* Element of a tensor of strings. */
-typedef struct tacit_string {
-    const char *data;
-    uint64_t length;
-} tacit_string;
 
 TACIT_API TACIT_MUST_USE tacit_status tacit_session_create(const tacit_program *program,
                                                            tacit_session **out, tacit_error *err);

@@ -26,6 +26,12 @@ tacit_status tacit_builder_create(const char *name, const tacit_load_options *op
         api_model_release(m);
         return error_memory(err, "a builder");
     }
+    tacit_status status = api_custom_register(m, options, err);
+    if (status != TACIT_OK) {
+        mem_release(&m->allocator, b, sizeof *b);
+        api_model_release(m);
+        return status;
+    }
     m->graph->producer = "tacit";
     b->model = m;
     *out = b;
@@ -158,7 +164,7 @@ tacit_value tacit_builder_node(tacit_builder *b, const char *op, uint32_t n_inpu
     ir_node *n = ir_node_new(g, type, domain, NULL, n_inputs, values, n_outputs, NULL);
     if (!n)
         return fail(b, TACIT_ERR_MEMORY, "out of memory: building a graph", NULL);
-    op_resolve(NULL, n);
+    op_resolve(&b->model->registry, n);
     if (!n->op)
         return fail(b, TACIT_ERR_UNSUPPORTED, "no operator is named", op);
     b->newest = n;

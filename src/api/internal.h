@@ -19,11 +19,15 @@ struct tacit_model {
     arena memory;
     file_map file; /* of tacit_model_load; closed with the model */
     load_files external;
+    op_registry registry;    /* custom operators */
     ir_graph *graph;         /* never edited once the model is made */
     const tacit_model *base; /* of a transformed model: who owns its weights; else NULL */
 };
 
 tacit_model *api_model_new(const tacit_load_options *options); /* NULL: out of memory */
+/* Makes rows of the caller's operators; the error names the one that is wrong. */
+tacit_status api_custom_register(tacit_model *model, const tacit_load_options *options,
+                                 tacit_error *err);
 void api_model_retain(const tacit_model *model);
 void api_model_release(const tacit_model *model);
 const ir_graph *api_model_graph(const tacit_model *model);

@@ -66,16 +66,16 @@ static bool is_text(const void *data, size_t size)
     return size >= 6 && memcmp(data, "tacit ", 6) == 0;
 }
 
-static void resolve_ops(ir_graph *g)
+static void resolve_ops(const op_registry *registry, ir_graph *g)
 {
     for (uint32_t i = 0; i < g->nodes.count; i++) {
         ir_node *n = g->nodes.data[i];
-        op_resolve(NULL, n);
+        op_resolve(registry, n);
         for (uint32_t k = 0; k < n->n_attrs; k++) {
             if (n->attrs[k].kind == IR_ATTR_GRAPH)
-                resolve_ops(n->attrs[k].graph);
+                resolve_ops(registry, n->attrs[k].graph);
             for (uint32_t s = 0; n->attrs[k].kind == IR_ATTR_GRAPHS && s < n->attrs[k].count; s++)
-                resolve_ops(n->attrs[k].graphs[s]);
+                resolve_ops(registry, n->attrs[k].graphs[s]);
         }
     }
 }
@@ -85,15 +85,16 @@ static tacit_status read_graph(tacit_model *m, const void *data, size_t size, co
 {
     if (is_text(data, size)) {
         TRY(ir_graph_parse(data, size, &m->memory, &m->graph, err));
-        resolve_ops(m->graph);
+        resolve_ops(&m->registry, m->graph);
         return ir_graph_sort(m->graph, err);
     }
     if (load_safetensors_probe(data, size)) {
         TRY(load_archive(data, size, &m->memory, &m->graph, err));
-        resolve_ops(m->graph);
+        resolve_ops(&m->registry, m->graph);
         return ir_graph_sort(m->graph, err);
     }
-    load_options options = {.name = name, .dir = dir, .map = m->file.data ? &m->file : NULL};
+    load_options options = {
+        .name = name, .dir = dir, .map = m->file.data ? &m->file : NULL, .registry = &m->registry};
     return load_onnx(data, size, &options, &m->memory, &m->external, &m->graph, err);
 }
 
@@ -107,7 +108,9 @@ tacit_status tacit_model_load(const char *path, const tacit_load_options *option
     tacit_model *m = api_model_new(options);
     if (!m)
         return error_memory(err, "a model");
-    tacit_status status = file_map_open(&m->file, path, err);
+    tacit_status status = api_custom_register(m, options, err);
+    if (status == TACIT_OK)
+        status = file_map_open(&m->file, path, err);
     char *copy = arena_strdup(&m->memory, path);
     if (status == TACIT_OK && !copy)
         status = error_memory(err, "a model");
@@ -137,8 +140,9 @@ tacit_status tacit_model_load_memory(const void *data, size_t size,
     tacit_model *m = api_model_new(options);
     if (!m)
         return error_memory(err, "a model");
-    tacit_status status =
-        read_graph(m, data, size, NULL, options ? options->external_data_dir : NULL, err);
+    tacit_status status = api_custom_register(m, options, err);
+    if (status == TACIT_OK)
+        status = read_graph(m, data, size, NULL, options ? options->external_data_dir : NULL, err);
     if (status != TACIT_OK) {
         api_model_release(m);
         return status;
