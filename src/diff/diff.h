@@ -71,6 +71,8 @@ tacit_status diff_reverse(ir_graph *g, uint32_t n_seeds, ir_value *const *output
 tacit_status diff_inline_functions(ir_graph *g, const char *rule, const char *other,
                                    tacit_error *err);
 bool diff_is_function(const ir_node *n);
+/* recurrence.c: SelectiveScan and GatedDeltaNet become scans. */
+tacit_status diff_spell_recurrences(ir_graph *g, tacit_error *err);
 /* scan.c */
 bool diff_is_scan(const ir_node *n);
 tacit_status diff_scan_vjp(op_diff *c);

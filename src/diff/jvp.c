@@ -187,6 +187,7 @@ static tacit_status run(forward *f, uint32_t n, const char *const *wrt)
 tacit_status diff_jvp(ir_graph *g, uint32_t n, const char *const *wrt, tacit_error *err)
 {
     TRY(diff_inline_functions(g, "jvp", "vjp", err));
+    TRY(diff_spell_recurrences(g, err));
     TRY(diff_decompose(g, has_jvp, err));
     forward f = {.graph = g, .err = err};
     arena_init(&f.scratch, g->memory->allocator);

@@ -283,6 +283,16 @@ static const rule_case cases[] = {
      "in %a : f64[2,3]\nin %b : f64[3,4]\nin %c : f64[3,1]\nin %d : f64[1,4]\n%y = "
      "tacit.LoraMatMul(%a, %b, %c, %d) scale=0.5 @n\nout %y",
      -1, 1},
+    {"SelectiveScan",
+     "in %a : f64[2,3,2]\nin %b : f64[2,3,2]\nin %c : f64[2,2]\nin %d : f64[2,3,2]\nin %e : "
+     "f64[2,3,2]\nin %f : f64[2,2,2]\n%y, %s = tacit.SelectiveScan(%a, %b, %c, %d, %e, %f) @n\nout "
+     "%y",
+     -1, 1},
+    {"GatedDeltaNet",
+     "in %a : f64[1,3,2,2]\nin %b : f64[1,3,2,2]\nin %c : f64[1,3,2,2]\nin %d : f64[1,3,2]\nin %e "
+     ": "
+     "f64[1,3,2]\n%y, %s = tacit.GatedDeltaNet(%a, %b, %c, %d, %e) @n\nout %y",
+     -1, 1},
     {"MaxPool",
      "in %a : f64[2,1,4,6]\n%y = MaxPool(%a) kernel_shape=[2, 3] strides=[2, 3] @n\nout %y", -2, 2},
     {"NegativeLogLikelihoodLoss",
