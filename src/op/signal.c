@@ -294,7 +294,7 @@ static tacit_status mel_eval(op_eval *c)
     for (int64_t i = 0; i < bands + 2; i++) {
         double hertz = 700 * (pow(10, (low + (double)i * step) / 2595) - 1);
         edge[i] = (int64_t)floor((double)(length + 1) * hertz / v[2]);
-        if (edge[i] >= bins && i < bands + 1)
+        if (i < bands + 1 && edge[i] >= bins)
             return error_set(c->err, TACIT_ERR_VALUE, "band %lld lies above half the sample rate",
                              (long long)i);
     }

@@ -84,7 +84,7 @@ static int64_t split_string(const splitter *p, ir_string s, ir_string *out)
     if (!p->delimiter.length && at == s.length)
         return 0;
     while (p->most < 0 || n < p->most) {
-        uint64_t stop = at, next;
+        uint64_t stop, next;
         if (p->delimiter.length) {
             const char *hit = at < s.length ? memmem(s.data + at, s.length - at, p->delimiter.data,
                                                      p->delimiter.length)

@@ -23,7 +23,7 @@ static bool absorb_factor(const pass_edit *e, ir_value **x, bool weights_only, d
 {
     double c;
     ir_value *inner;
-    ir_node *n = (*x)->producer;
+    ir_node *n = (*x)->producer; /* NOLINT */
     if ((*x)->type.dtype != TACIT_F32 && (*x)->type.dtype != TACIT_F64)
         return false;
     bool times = pass_with_scalar(e, n, PASS_MUL, &inner, &c);

@@ -49,8 +49,10 @@ static tacit_status transpose(pass_edit *e, const char *name, ir_value *x, const
                               ir_value **out)
 {
     tacit_status status = TACIT_OK;
-    ir_attr a = {
-        .name = "perm", .kind = IR_ATTR_INTS, .count = (uint32_t)x->type.shape.rank, .ints = perm};
+    ir_attr a = {.name = "perm",
+                 .kind = IR_ATTR_INTS,
+                 .count = (uint32_t)x->type.shape.rank,
+                 .ints = perm}; /* NOLINT */
     ir_node *n = pass_node(e, PASS_TRANSPOSE, name, 1, &x, 1, &a, &status);
     *out = n ? n->outputs[0] : NULL;
     return status;
