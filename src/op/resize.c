@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "op/values.h"
+#include "op/vjp.h"
 
 typedef enum filter { FILTER_NEAREST, FILTER_LINEAR, FILTER_CUBIC } filter;
 
@@ -291,7 +292,8 @@ const op_def op_rows_resize[] = {
      .min_out = 1,
      .max_out = 1,
      .infer = resize_infer,
-     .eval = resize_eval},
+     .eval = resize_eval,
+     .vjp = op_vjp_resize},
     {.name = "Upsample",
      .min_in = 2,
      .max_in = 2,

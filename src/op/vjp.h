@@ -32,6 +32,8 @@ op_vjp_fn op_vjp_complex, op_vjp_real, op_vjp_imag, op_vjp_norm_sq, op_vjp_conj,
 /* vjp_other.c */
 op_vjp_fn op_vjp_cum_prod, op_vjp_lp_norm, op_vjp_fake_quantize, op_vjp_global_max,
     op_vjp_cast_like, op_vjp_dropout, op_vjp_log_mel;
+/* vjp_resize.c */
+op_vjp_fn op_vjp_resize;
 /* function.c */
 op_vjp_fn op_vjp_function;
 op_jvp_fn op_jvp_function;

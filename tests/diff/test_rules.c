@@ -293,6 +293,18 @@ static const rule_case cases[] = {
      ": "
      "f64[1,3,2]\n%y, %s = tacit.GatedDeltaNet(%a, %b, %c, %d, %e) @n\nout %y",
      -1, 1},
+    {"Resize",
+     "in %a : f64[1,2,3,2]\nconst %s : f32[4] = [1.0, 1.0, 2.0, 1.5]\n%y = Resize(%a, _, %s) "
+     "mode=\"linear\" @n\nout %y",
+     -1, 1},
+    {"Resize",
+     "in %a : f64[1,1,2,4]\nconst %s : i64[2] = [4, 3]\n%y = Resize(%a, _, _, %s) axes=[2, 3] "
+     "mode=\"nearest\" @n\nout %y",
+     -1, 1},
+    {"Resize",
+     "in %a : f64[1,1,5]\nconst %s : i64[3] = [1, 1, 3]\n%y = Resize(%a, _, _, %s) mode=\"cubic\" "
+     "antialias=1 @n\nout %y",
+     -1, 1},
     {"MaxPool",
      "in %a : f64[2,1,4,6]\n%y = MaxPool(%a) kernel_shape=[2, 3] strides=[2, 3] @n\nout %y", -2, 2},
     {"NegativeLogLikelihoodLoss",
