@@ -4,10 +4,14 @@
  * the forward step, the x of that step and the cotangents of what the step gave out.
  *
  * With attribute checkpoints = K the scan is cut into K pieces; only the carries between them are
- * kept, and each piece is run again, with its carries recorded, when the gradient comes to it. */
+ * kept, and each piece is run again, with its carries recorded, when the gradient comes to it. With
+ * recursive = 1 a piece is halved until four steps are left: one carry per level, some steps more.
+ */
 #include <string.h>
 
 #include "diff/diff.h"
+
+enum { PORTS = 64, LEAF = 4 }; /* LEAF: steps that a recursive gradient records at once */
 
 typedef struct scan {
     ir_node *node;
@@ -118,36 +122,59 @@ static tacit_status record(op_diff *c, scan *s, ir_node *n, ir_graph *body)
     return c->status = op_infer_node(c->graph, n, c->err);
 }
 
-/* Where the carry entering each step can be read: values [length, …] by state. The forward scan
- * gives them out too, or a second run of it does where it is to be run again. */
-static ir_value **carries(op_diff *c, scan *s)
+static ir_value *piece(op_diff *c, ir_value *x, int64_t from, int64_t to);
+
+/* A scan like `s` over steps [from, to), from `carry` on. */
+static ir_node *part(op_diff *c, const scan *s, ir_value *const *carry, int64_t from, int64_t to)
 {
-    ir_node *n = s->node;
-    if (ir_attr_int(n, "recompute", 0)) {
-        ir_graph *body = ir_graph_clone(s->body, c->graph->memory);
-        ir_node *again =
-            body ? scan_node(c, s, body, n->n_explicit, n->inputs, s->states + s->ys, s->xs) : NULL;
-        if (!again) {
-            if (c->status == TACIT_OK)
-                c->status = error_memory(c->err, "a scan");
-            return NULL;
-        }
-        int64_t directions[64] = {0};
-        for (uint32_t i = 0; i < s->xs && i < 64; i++)
-            directions[i] = list_at(n, "scan_input_directions", i);
-        if (set_directions(c, again, "scan_input_directions", s->xs, directions) != TACIT_OK ||
-            record(c, s, again, body) != TACIT_OK)
-            return NULL;
-        return again->outputs + s->states + s->ys;
+    ir_value *in[2 * PORTS];
+    memcpy(in, carry, s->states * sizeof *in);
+    for (uint32_t i = 0; i < s->xs; i++)
+        in[s->states + i] = piece(c, s->node->inputs[s->states + i], from, to);
+    ir_graph *body = c->status == TACIT_OK ? ir_graph_clone(s->body, c->graph->memory) : NULL;
+    if (!body && c->status == TACIT_OK)
+        c->status = error_memory(c->err, "a scan");
+    ir_node *n =
+        body ? scan_node(c, s, body, s->states + s->xs, in, s->states + s->ys, s->xs) : NULL;
+    if (n)
+        c->status = op_infer_node(c->graph, n, c->err);
+    return c->status == TACIT_OK ? n : NULL;
+}
+
+/* Runs all steps but the last again, recording. Nothing to run for a single step. */
+static tacit_status recompute(op_diff *c, scan *s, ir_value **kept)
+{
+    ir_value *const *last = s->node->inputs;
+    ir_node *again = NULL;
+    if (s->length > 1) {
+        again = part(c, s, s->node->inputs, 0, s->length - 1);
+        if (!again || record(c, s, again, ir_attr_graph(again, "body")) != TACIT_OK)
+            return c->status;
+        last = again->outputs;
     }
-    if (record(c, s, n, s->body) != TACIT_OK)
-        return NULL;
-    return n->outputs + s->states + s->ys;
+    for (uint32_t k = 0; k < s->states; k++) {
+        ir_value *row = op_diff2(c, "Unsqueeze", last[k], op_diff_ints(c, 1, (int64_t[]){0}));
+        kept[k] = row;
+        if (!again)
+            continue;
+        ir_value *both[2] = {again->outputs[s->states + s->ys + k], row};
+        kept[k] = op_diff_attr_int(c, op_diff_open(c, "Concat", 2, both), "axis", 0);
+    }
+    return c->status;
+}
+
+/* Where the carry entering each step can be read: kept[k] is [length, …] of state k. The forward
+ * scan gives them out too, or a second run of it does where it is to be run again. */
+static tacit_status carries(op_diff *c, scan *s, ir_value **kept)
+{
+    if (ir_attr_int(s->node, "recompute", 0))
+        return recompute(c, s, kept);
+    TRY(record(c, s, s->node, s->body));
+    memcpy(kept, s->node->outputs + s->states + s->ys, s->states * sizeof *kept);
+    return c->status;
 }
 
 /* --- the gradient ----------------------------------------------------------------------------- */
-
-enum { PORTS = 64 };
 
 /* The backward scan while it is put together: `body` and node inputs grow side by side. */
 typedef struct backward {
@@ -263,18 +290,71 @@ static tacit_status finish_body(backward *b, ir_value *const *sums)
     return op_infer_graph(body, b->c->err);
 }
 
+/* The gradient of one half of a scan: steps [from, to) from `carry` on. `states` holds the
+ * cotangents of its last carries. The half itself is not run: its rule needs its inputs alone. */
+static tacit_status half(op_diff *c, const scan *s, ir_value *const *carry, int64_t from,
+                         int64_t to, ir_value *const *states, ir_value **grads)
+{
+    ir_value *cotangents[2 * PORTS];
+    memcpy(cotangents, states, s->states * sizeof *cotangents);
+    for (uint32_t i = 0; i < s->ys; i++) {
+        ir_value *g = c->out_grad[s->states + i];
+        cotangents[s->states + i] = g ? piece(c, g, from, to) : NULL;
+    }
+    ir_node *n = part(c, s, carry, from, to);
+    if (!n)
+        return c->status;
+    if (!ir_attr_set_int(c->graph, n, "recompute", 2))
+        return c->status = error_memory(c->err, "a scan");
+    op_diff inner = {.graph = c->graph,
+                     .node = n,
+                     .out_grad = cotangents,
+                     .in_grad = grads,
+                     .wanted = c->wanted,
+                     .err = c->err};
+    TRY(diff_scan_vjp(&inner));
+    ir_node_kill(n);
+    return c->status = inner.status;
+}
+
+/* Recursive: the later half first, from the carry in the middle, then the earlier one. Only one
+ * carry per level is alive. */
+static tacit_status halves(op_diff *c, const scan *s)
+{
+    int64_t middle = s->length / 2;
+    ir_value *late[2 * PORTS] = {NULL}, *early[2 * PORTS] = {NULL};
+    ir_node *first = part(c, s, s->node->inputs, 0, middle);
+    if (!first)
+        return c->status;
+    TRY(half(c, s, first->outputs, middle, s->length, c->out_grad, late));
+    TRY(half(c, s, s->node->inputs, 0, middle, late, early));
+    for (uint32_t i = 0; i < s->node->n_inputs; i++) {
+        bool x = i >= s->states && i < s->node->n_explicit;
+        if (i < s->states)
+            c->in_grad[i] = early[i];
+        else if (!x)
+            c->in_grad[i] = op_diff_add(c, early[i], late[i]);
+        else if (early[i] && late[i])
+            c->in_grad[i] = op_diff_attr_int(
+                c, op_diff_open(c, "Concat", 2, (ir_value *[]){early[i], late[i]}), "axis", 0);
+    }
+    return c->status;
+}
+
 tacit_status diff_scan_vjp(op_diff *c)
 {
     backward b = {.c = c};
-    ir_value *sums[2 * PORTS] = {NULL};
+    ir_value *sums[2 * PORTS] = {NULL}, *kept[PORTS];
     TRY(read_scan(c->node, &b.s, c->err));
     scan *s = &b.s;
     if (s->states + s->captures >= PORTS || s->xs + s->ys >= PORTS)
         return op_diff_fail(c, TACIT_ERR_LIMIT, "too many inputs or outputs to differentiate");
+    if (ir_attr_int(c->node, "recompute", 0) == 2 && s->length > LEAF)
+        return halves(c, s);
     b.body = ir_graph_clone(s->body, c->graph->memory);
-    ir_value **kept = b.body ? carries(c, s) : NULL;
-    if (!kept)
-        return c->status != TACIT_OK ? c->status : error_memory(c->err, "a scan");
+    if (!b.body)
+        return error_memory(c->err, "a scan");
+    TRY(carries(c, s, kept));
     TRY(diff_prepare(b.body, c->err));
     add_states(&b, sums);
     add_xs(&b, kept);
@@ -307,17 +387,12 @@ static ir_value *piece(op_diff *c, ir_value *x, int64_t from, int64_t to)
 static tacit_status cut_piece(op_diff *c, const scan *s, ir_value **carry, int64_t from, int64_t to,
                               ir_value **parts, int64_t stride)
 {
-    ir_value *in[2 * PORTS];
-    memcpy(in, carry, s->states * sizeof *in);
-    for (uint32_t i = 0; i < s->xs; i++)
-        in[s->states + i] = piece(c, s->node->inputs[s->states + i], from, to);
-    ir_graph *body = c->status == TACIT_OK ? ir_graph_clone(s->body, c->graph->memory) : NULL;
-    if (!body)
-        return c->status != TACIT_OK ? c->status : error_memory(c->err, "a scan");
-    ir_node *n = scan_node(c, s, body, s->states + s->xs, in, s->states + s->ys, s->xs);
-    if (!n || !ir_attr_set_int(c->graph, n, "recompute", 1))
-        return c->status != TACIT_OK ? c->status : error_memory(c->err, "a scan");
-    c->status = op_infer_node(c->graph, n, c->err);
+    bool recursive = ir_attr_int(s->node, "recursive", 0) != 0;
+    ir_node *n = part(c, s, carry, from, to);
+    if (!n)
+        return c->status;
+    if (!ir_attr_set_int(c->graph, n, "recompute", recursive ? 2 : 1))
+        return c->status = error_memory(c->err, "a scan");
     memcpy(carry, n->outputs, s->states * sizeof *carry);
     for (uint32_t i = 0; i < s->ys; i++)
         parts[i * stride] = n->outputs[s->states + i];
