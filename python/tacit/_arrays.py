@@ -72,10 +72,10 @@ def pack(array: np.ndarray, text: str) -> np.ndarray:
     raw = np.ascontiguousarray(array).reshape(-1)
     raw = raw.view(np.uint8) if raw.dtype.itemsize == 1 else raw.astype(np.int8).view(np.uint8)
     raw = raw & ((1 << bits) - 1)
-    raw = np.concatenate([raw, np.zeros(-raw.size % per, np.uint8)]).reshape(-1, per)
-    out = np.zeros(raw.shape[0], np.uint8)
+    rows = np.concatenate([raw, np.zeros(-raw.size % per, np.uint8)]).reshape(-1, per)
+    out = np.zeros(rows.shape[0], np.uint8)
     for i in range(per):
-        out |= raw[:, i] << np.uint8(bits * i)
+        out |= rows[:, i] << np.uint8(bits * i)
     return out
 
 

@@ -105,7 +105,7 @@ class Value:
         return self._like(self.graph.node("Reshape", self, np.array(sizes, np.int64), allowzero=0))
 
     def transpose(self, *perm: int) -> "Value":
-        return self._like(self.graph.node("Transpose", self, **({"perm": perm} if perm else {})))
+        return self._like(self.graph.node("Transpose", self, perm=perm or None))
 
     def _reduce(self, op: str, axes: Any, keepdims: bool) -> "Value":
         if axes is None:

@@ -167,8 +167,10 @@ class IOBinding:
         shape: Optional[Sequence[int]] = None, buffer_ptr: Optional[int] = None,
     ) -> None:  # fmt: skip
         _only_cpu(device_type)
-        given = buffer_ptr is not None and shape is not None
-        self._outputs[name] = _from_pointer(buffer_ptr, element_type, shape) if given else None
+        if buffer_ptr is None or shape is None:
+            self._outputs[name] = None
+        else:
+            self._outputs[name] = _from_pointer(buffer_ptr, element_type, shape)
 
     def bind_ortvalue_output(self, name: str, value: OrtValue) -> None:
         self._outputs[name] = value.numpy()

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import operator
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
 
-from . import Model, _arrays
+from . import Model, _arrays, _aten_layers  # noqa: F401 (its handlers join the table)
 from ._aten import HANDLERS, IGNORED, VIEWS, Sym, Tensor, Unsupported
 from ._graph import Graph, Value
 from ._shapes import fail
@@ -28,7 +29,8 @@ _TEXTS = {
 }  # fmt: skip
 
 
-class Missing(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Missing:
     """An operator without a handler: how often it is used, and where from."""
 
     op: str
@@ -273,7 +275,7 @@ def _dim_names(exported: Any, dynamic_shapes: Any) -> Dict[str, str]:
 @contextlib.contextmanager
 def _without_cache(module: Any) -> Iterator[None]:
     """Hugging Face models return their key-value cache unless told not to; it is no tensor."""
-    config = getattr(module, "config", None)
+    config: Any = getattr(module, "config", None)
     if getattr(config, "use_cache", False) is not True:
         yield
         return
