@@ -204,6 +204,12 @@ tacit_status tacit_secure_serve(const tacit_secure *s, const tacit_secure_peer *
     if (status == TACIT_OK && s->program->mode.weights != SEC_PUBLIC && !s->model)
         status = error_set(err, TACIT_ERR_ARGUMENT,
                            "serving needs the model, not its public description");
+    uint8_t hash[32];
+    if (status == TACIT_OK && s->program->mode.weights != SEC_PUBLIC) {
+        status = sec_weights_hash(s->program, hash, err);
+        if (status == TACIT_OK)
+            status = key_bind_weights(&x.key, hash, err);
+    }
     if (status == TACIT_OK)
         status = channel_listen(peer->address, &listener, err);
     if (status == TACIT_OK)

@@ -403,6 +403,36 @@ tacit_status key_take_run(key_reader *r, uint32_t run, tacit_error *err)
     return TACIT_OK;
 }
 
+tacit_status key_bind_weights(const key_reader *r, const uint8_t hash[32], tacit_error *err)
+{
+    char name[4200];
+    uint8_t bound[32], salted[32];
+    sha256 s;
+    sha256_init(&s); /* the secret keeps the file from confirming guesses of the weights */
+    sha256_add(&s, r->secret, KEY_SECRET);
+    sha256_add(&s, hash, 32);
+    sha256_end(&s, salted);
+    snprintf(name, sizeof name, "%s.weights", r->path);
+    int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd >= 0) {
+        bool ok = write(fd, salted, 32) == 32 && fsync(fd) == 0 && sync_directory(name);
+        close(fd);
+        if (!ok)
+            unlink(name);
+        return ok ? TACIT_OK
+                  : error_set(err, TACIT_ERR_IO, "cannot write '%s': %s", name, strerror(errno));
+    }
+    fd = open(name, O_RDONLY | O_CLOEXEC);
+    bool same = fd >= 0 && read(fd, bound, 32) == 32 && memcmp(bound, salted, 32) == 0;
+    if (fd >= 0)
+        close(fd);
+    return same ? TACIT_OK
+                : error_set(err, TACIT_ERR_SECURITY,
+                            "the key '%s' has served other weights; its masks must not hide a "
+                            "second set: deal new keys",
+                            r->path);
+}
+
 tacit_status key_reader_read(void *reader, void *data, size_t size, tacit_error *err)
 {
     key_reader *r = reader;

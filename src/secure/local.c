@@ -2,7 +2,10 @@
  * Arithmetic that needs nobody else: linear maps on words, masks and cleartext alike. */
 #include <math.h>
 
+#include <stdlib.h>
+
 #include "secure/program.h"
+#include "secure/sha256.h"
 
 static uint64_t ring_mask(unsigned bits)
 {
@@ -105,6 +108,27 @@ tacit_status sec_weight_words(const sec_program *p, const sec_instr *in, uint64_
                              in->value->name);
         out[i] = (uint64_t)llrint(v) & mask;
     }
+    return TACIT_OK;
+}
+
+tacit_status sec_weights_hash(const sec_program *p, uint8_t hash[32], tacit_error *err)
+{
+    sha256 s;
+    sha256_init(&s);
+    for (uint32_t i = 0; i < p->instrs.count; i++) {
+        const sec_instr *in = &p->instrs.data[i];
+        if (in->op != SEC_WEIGHT)
+            continue;
+        size_t count = p->wires.data[in->out[0]].count;
+        uint64_t *words = malloc((count ? count : 1) * 8);
+        tacit_status status =
+            words ? sec_weight_words(p, in, words, err) : error_memory(err, "the weights");
+        if (status == TACIT_OK)
+            sha256_add(&s, words, count * 8);
+        free(words);
+        TRY(status);
+    }
+    sha256_end(&s, hash);
     return TACIT_OK;
 }
 

@@ -158,6 +158,8 @@ void sec_local(const sec_program *p, const sec_instr *in, const uint64_t *const 
 /* The words of a weight in a ring, as its owner multiplies with them. */
 tacit_status sec_weight_words(const sec_program *p, const sec_instr *in, uint64_t *out,
                               tacit_error *err);
+/* SHA-256 over the words of all weights. */
+tacit_status sec_weights_hash(const sec_program *p, uint8_t hash[32], tacit_error *err);
 /* Applies `keep`: from what a step produced to what is opened. */
 void sec_keep(const sec_instr *in, unsigned bits, const uint64_t *from, uint64_t *to);
 /* Multiply as the simulator does: z = x w. */

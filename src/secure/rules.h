@@ -14,7 +14,8 @@
     ROW(mul)                                                                                       \
     ROW(div)                                                                                       \
     ROW(neg)                                                                                       \
-    ROW(unary) ROW(clip) ROW(leaky) ROW(abs) ROW(move) ROW(gather) ROW(max_pool) ROW(average_pool) \
+    ROW(unary)                                                                                     \
+    ROW(clip) ROW(leaky) ROW(abs) ROW(move) ROW(gather) ROW(max_pool) ROW(average_pool)            \
         ROW(global_average) ROW(reduce_mean) ROW(arg_max) ROW(softmax) ROW(norm) ROW(attention)    \
             ROW(rotary) ROW(gated) ROW(gelu) ROW(same)
 #define SEC_RULE_DECLARE(name) tacit_status rule_##name(op_secure *c);

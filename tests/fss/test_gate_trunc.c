@@ -41,7 +41,8 @@ static void check(world *w, fss_gate g, const uint64_t *x, const uint64_t *r)
     g.digits = true;
     check_form(w, g, x, r);
     g.direct = true;
-    check_form(w, g, x, r);
+    if (g.count <= 20000) /* direct keys take their time */
+        check_form(w, g, x, r);
 }
 
 static void exhaustive_small_rings(void **state)

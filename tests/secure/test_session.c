@@ -210,6 +210,33 @@ static void bad_inputs_spend_nothing(void **state)
     place_end(&p);
 }
 
+/* Other weights under the same masks would show their difference. */
+static void a_key_serves_one_set_of_weights(void **state)
+{
+    (void)state;
+    place p;
+    place_make(&p, 5);
+    float x[4] = {0.5f, 0, 1, 0}, y[3];
+    serving s = {0};
+    must(&p, ask(&p, &s, p.certs, x, y));
+    char path[96], changed[sizeof text];
+    snprintf(path, sizeof path, "%s/other.tacit", p.dir);
+    strcpy(changed, text);
+    memcpy(strstr(changed, "0.125"), "0.126", 5); /* the same rounded sizes */
+    FILE *f = fopen(path, "w");
+    fputs(changed, f);
+    fclose(f);
+    tacit_secure_free(p.owner);
+    tacit_model_free(p.model);
+    must(&p, tacit_model_load(path, NULL, &p.model, &p.err));
+    must(&p, tacit_secure_compile(p.model, NULL, &p.owner, &p.err));
+    tacit_secure_peer peer = {
+        .key = p.server, .address = p.address, .certificates = p.certs, .timeout_ms = 1000};
+    assert_int_equal(tacit_secure_serve(p.owner, &peer, NULL, &p.err), TACIT_ERR_SECURITY);
+    assert_non_null(strstr(p.err.message, "other weights"));
+    place_end(&p);
+}
+
 /* A disk that is full leaves no half key. */
 static void dealing_is_whole_or_not_at_all(void **state)
 {
@@ -232,6 +259,7 @@ int main(void)
         cmocka_unit_test(a_query_is_answered_and_keys_run_out),
         cmocka_unit_test(strangers_are_refused),
         cmocka_unit_test(bad_inputs_spend_nothing),
+        cmocka_unit_test(a_key_serves_one_set_of_weights),
         cmocka_unit_test(dealing_is_whole_or_not_at_all),
     };
 #ifndef TACIT_HAVE_OPENSSL
