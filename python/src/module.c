@@ -246,7 +246,8 @@ static bool ready(PyObject *module)
         return false;
     Py_INCREF(py.error);
     return PyModule_AddObject(module, "Error", py.error) == 0 && py_model_ready(module) &&
-           py_program_ready(module) && py_session_ready(module) && py_builder_ready(module);
+           py_program_ready(module) && py_session_ready(module) && py_builder_ready(module) &&
+           py_secure_ready(module);
 }
 
 PyMODINIT_FUNC PyInit__tacit(void);

@@ -98,6 +98,7 @@ bool py_model_ready(PyObject *module);
 bool py_program_ready(PyObject *module);
 bool py_session_ready(PyObject *module);
 bool py_builder_ready(PyObject *module);
+bool py_secure_ready(PyObject *module);
 PyObject *py_load(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *py_load_memory(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *py_session_new(PyObject *program, bool strict);

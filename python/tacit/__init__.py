@@ -277,7 +277,7 @@ if hasattr(os, "register_at_fork"):
 
 def __getattr__(name: str) -> Any:
     # Modules with dependencies of their own come when they are asked for.
-    if name in ("onnxruntime", "backend", "torch"):
+    if name in ("onnxruntime", "backend", "secure", "torch"):
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
