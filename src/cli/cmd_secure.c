@@ -1,45 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tacit secure: private inference between two parties. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "base/sbuf.h"
-#include "cli/inputs.h"
+#include "cli/secure.h"
 #include "load/load.h"
-#include "tacit/secure.h"
-
-/* ---- options shared by the subcommands that read a model ---- */
-
-typedef struct how {
-    const char *weights, *calibrate;
-    const char *compare;
-    bool dither;
-    int64_t frac;
-    double bound;
-    cli_list dims, inputs;
-    int64_t seed;
-} how;
-
-#define HOW_OPTIONS(h)                                                                             \
-    {"--weights", CLI_STRING, &(h)->weights, "MODE", "owned (default), public or shared"},         \
-        {"--dither", CLI_FLAG, &(h)->dither, NULL,                                                 \
-         "rescale by public dither, not faithfully (marked in the keys)"},                         \
-        {"--compare", CLI_STRING, &(h)->compare, "HOW",                                            \
-         "auto (default), trees, digits or direct"},                                               \
-        {"--frac", CLI_INT, &(h)->frac, "N", "fraction bits (default 12)"},                        \
-        {"--bound", CLI_FLOAT, &(h)->bound, "X", "largest |x| of float inputs (default 8)"},       \
-        {"--calibrate", CLI_STRING, &(h)->calibrate, "inputs|random",                              \
-         "take ranges from a run on --input or random values (marked in the keys)"},               \
-        {"--dim", CLI_LIST, &(h)->dims, "NAME=SIZE", "size of a symbolic dimension; repeatable"},  \
-        {"--seed", CLI_INT, &(h)->seed, "N", "seed of random inputs (default 1)"},                 \
-    {                                                                                              \
-        "--input", CLI_LIST, &(h)->inputs, "[NAME=]FILE.npy", "an input; repeatable"               \
-    }
 
 /* A bare file name is the model's first input. */
 static int name_inputs(const char *command, const char *first, cli_list *items)
@@ -57,7 +24,7 @@ static int name_inputs(const char *command, const char *first, cli_list *items)
     return -1;
 }
 
-static int secure_options(const char *command, const how *h, const cli_job *job,
+static int secure_options(const char *command, const secure_how *h, const cli_job *job,
                           tacit_secure_options *o)
 {
     *o = (tacit_secure_options){.dither = h->dither, .frac = (int)h->frac, .bound = h->bound};
@@ -90,9 +57,8 @@ static int secure_options(const char *command, const how *h, const cli_job *job,
     return code;
 }
 
-/* Loads MODEL and makes it a secure program; the job holds model, inputs, plain outputs. */
-static int open_model(const char *command, const char *path, how *h, cli_job *job,
-                      tacit_secure **out)
+int secure_open(const char *command, const char *path, secure_how *h, cli_job *job,
+                tacit_secure **out)
 {
     tacit_error err = {TACIT_OK, ""};
     cli_compile compile = {.dims = h->dims};
@@ -148,7 +114,7 @@ static int write_tensors(const char *command, const char *dir, const tacit_tenso
     return -1;
 }
 
-static tacit_tensor *output_room(const tacit_secure *s, arena *memory)
+tacit_tensor *secure_outputs(const tacit_secure *s, arena *memory)
 {
     uint32_t n = tacit_secure_output_count(s);
     tacit_tensor *t = ARENA_ARRAY(memory, n + 1u, tacit_tensor);
@@ -169,10 +135,10 @@ static tacit_tensor *output_room(const tacit_secure *s, arena *memory)
 
 static int sub_plan(int argc, char **argv)
 {
-    how h = {.seed = 1};
+    secure_how h = {.seed = 1};
     bool json = false;
     const char *path = NULL;
-    const cli_option options[] = {HOW_OPTIONS(&h),
+    const cli_option options[] = {SECURE_OPTIONS(&h),
                                   {"--json", CLI_FLAG, &json, NULL, "machine-readable totals"}};
     const cli_usage usage = {"secure plan",
                              "MODEL [options]",
@@ -189,7 +155,7 @@ static int sub_plan(int argc, char **argv)
     tacit_secure *s = NULL;
     char *text = NULL;
     tacit_error err = {TACIT_OK, ""};
-    code = open_model("secure plan", path, &h, &job, &s);
+    code = secure_open("secure plan", path, &h, &job, &s);
     if (code < 0 && tacit_secure_plan(s, json, &text, &err) != TACIT_OK)
         code = cli_fail("secure plan", "%s", err.message);
     if (code < 0)
@@ -202,9 +168,9 @@ static int sub_plan(int argc, char **argv)
 
 static int sub_strip(int argc, char **argv)
 {
-    how h = {.seed = 1};
+    secure_how h = {.seed = 1};
     const char *path = NULL, *out = NULL;
-    const cli_option options[] = {HOW_OPTIONS(&h),
+    const cli_option options[] = {SECURE_OPTIONS(&h),
                                   {"--out", CLI_STRING, &out, "FILE", "the description; required"}};
     const cli_usage usage = {"secure strip",
                              "MODEL --out arch.tacit [options]",
@@ -222,7 +188,7 @@ static int sub_strip(int argc, char **argv)
     cli_job job = {0};
     tacit_secure *s = NULL;
     tacit_error err = {TACIT_OK, ""};
-    code = open_model("secure strip", path, &h, &job, &s);
+    code = secure_open("secure strip", path, &h, &job, &s);
     if (code < 0 && tacit_secure_strip(s, out, &err) != TACIT_OK)
         code = cli_fail("secure strip", "%s", err.message);
     tacit_secure_free(s);
@@ -232,9 +198,9 @@ static int sub_strip(int argc, char **argv)
 
 static int sub_sim(int argc, char **argv)
 {
-    how h = {.seed = 1};
+    secure_how h = {.seed = 1};
     const char *path = NULL, *dir = NULL;
-    const cli_option options[] = {HOW_OPTIONS(&h),
+    const cli_option options[] = {SECURE_OPTIONS(&h),
                                   {"--output", CLI_STRING, &dir, "DIR", "write DIR/NAME.npy"}};
     const cli_usage usage = {"secure sim",
                              "MODEL --input x.npy [options]",
@@ -249,8 +215,8 @@ static int sub_sim(int argc, char **argv)
     cli_job job = {0};
     tacit_secure *s = NULL;
     tacit_error err = {TACIT_OK, ""};
-    code = open_model("secure sim", path, &h, &job, &s);
-    tacit_tensor *out = code < 0 ? output_room(s, &job.memory) : NULL;
+    code = secure_open("secure sim", path, &h, &job, &s);
+    tacit_tensor *out = code < 0 ? secure_outputs(s, &job.memory) : NULL;
     if (code < 0 && !out)
         code = cli_fail("secure sim", "out of memory");
     if (code < 0 && tacit_secure_simulate(s, job.inputs, job.n_inputs, out, job.n_outputs,
@@ -323,13 +289,13 @@ static void print_report(const tacit_secure_report *r)
 
 static int sub_serve(int argc, char **argv)
 {
-    how h = {.seed = 1};
+    secure_how h = {.seed = 1};
     const char *path = NULL;
     tacit_secure_peer peer = {0};
     int64_t timeout = 0, queries = 1;
     bool predictable = false;
     const cli_option options[] = {
-        HOW_OPTIONS(&h),
+        SECURE_OPTIONS(&h),
         PEER_OPTIONS(&peer, &timeout, &predictable),
         {"--listen", CLI_STRING, &peer.address, "HOST:PORT", "where to wait; required"},
         {"--queries", CLI_INT, &queries, "N", "answer this many, then end (default 1)"},
@@ -348,7 +314,7 @@ static int sub_serve(int argc, char **argv)
     peer.accept_predictable = predictable;
     cli_job job = {0};
     tacit_secure *s = NULL;
-    code = open_model("secure serve", path, &h, &job, &s);
+    code = secure_open("secure serve", path, &h, &job, &s);
     for (int64_t i = 0; code < 0 && i < queries && !cli_interrupted; i++) {
         tacit_secure_report report;
         tacit_error err = {TACIT_OK, ""};
@@ -430,7 +396,7 @@ static int sub_query(int argc, char **argv)
         code = cli_fail("secure query", "%s", err.message);
     if (code < 0)
         code = read_inputs(s, &items, &memory, &in);
-    if (code < 0 && !(out = output_room(s, &memory)))
+    if (code < 0 && !(out = secure_outputs(s, &memory)))
         code = cli_fail("secure query", "out of memory");
     if (code < 0 && tacit_secure_query(s, &peer, in, tacit_secure_input_count(s), out,
                                        tacit_secure_output_count(s), &report, &err) != TACIT_OK)
@@ -472,211 +438,6 @@ static int sub_certs(int argc, char **argv)
     return CLI_OK;
 }
 
-/* ---- demo ---- */
-
-typedef struct demo {
-    char dir[64], arch[96], server[96], client[96], certs[96], address[64];
-    cli_job job;
-    tacit_secure *owner, *other;
-    tacit_tensor *secure, *sim;
-    uint64_t seed; /* predictable keys: only with dither, where the twin needs the masks */
-    int64_t runs;
-    uint64_t online_ns;
-    int64_t equal, rows;
-    double worst;
-    bool exact;
-} demo;
-
-static void remove_folder(const char *dir)
-{
-    pid_t pid = fork();
-    if (pid == 0) {
-        execlp("rm", "rm", "-rf", dir, (char *)NULL);
-        _exit(127);
-    }
-    if (pid > 0)
-        waitpid(pid, NULL, 0);
-}
-
-/* The dealer's process knows the description only. */
-static int deal_process(const demo *d)
-{
-    tacit_secure *s = NULL;
-    tacit_error err = {TACIT_OK, ""};
-    tacit_secure_deal_options o = {.runs = (uint32_t)d->runs,
-                                   .server_key = d->server,
-                                   .client_key = d->client,
-                                   .insecure_seed = d->seed};
-    if (tacit_secure_load(d->arch, &s, &err) != TACIT_OK ||
-        tacit_secure_deal(s, &o, &err) != TACIT_OK)
-        return cli_fail("secure demo", "dealer: %s", err.message);
-    tacit_secure_free(s);
-    return CLI_OK;
-}
-
-static int serve_process(const demo *d)
-{
-    tacit_secure_peer peer = {.key = d->server,
-                              .address = d->address,
-                              .certificates = d->certs,
-                              .timeout_ms = 120000,
-                              .accept_predictable = d->seed != 0};
-    for (int64_t i = 0; i < d->runs; i++) {
-        tacit_error err = {TACIT_OK, ""};
-        tacit_secure_report report;
-        if (tacit_secure_serve(d->owner, &peer, &report, &err) != TACIT_OK)
-            return cli_fail("secure demo", "server: %s", err.message);
-    }
-    return CLI_OK;
-}
-
-static int wait_for(pid_t pid, const char *who)
-{
-    int status = 0;
-    if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return cli_fail("secure demo", "the %s failed", who);
-    return -1;
-}
-
-static int64_t best(const tacit_tensor *t, int64_t row, int64_t k)
-{
-    int64_t at = 0;
-    for (int64_t i = 1; i < k; i++)
-        if (cli_element(t, row * k + i) > cli_element(t, row * k + at))
-            at = i;
-    return at;
-}
-
-static void compare(demo *d)
-{
-    for (uint32_t i = 0; i < d->job.n_outputs; i++) {
-        const tacit_tensor *a = &d->secure[i], *b = &d->job.outputs[i];
-        int64_t n = cli_elements(a), k = a->rank ? a->dims[a->rank - 1] : 1;
-        d->exact &= memcmp(a->data, d->sim[i].data, a->bytes) == 0;
-        for (int64_t e = 0; e < n; e++)
-            d->worst = fmax(d->worst, fabs(cli_element(a, e) - cli_element(b, e)));
-        for (int64_t r = 0; i == 0 && k > 0 && r < n / k; r++) {
-            d->rows++;
-            d->equal += best(a, r, k) == best(b, r, k);
-        }
-    }
-}
-
-static int ask(demo *d, int64_t run)
-{
-    tacit_error err = {TACIT_OK, ""};
-    tacit_secure_report report;
-    tacit_secure_peer peer = {.key = d->client,
-                              .address = d->address,
-                              .certificates = d->certs,
-                              .timeout_ms = 120000,
-                              .accept_predictable = d->seed != 0};
-    uint32_t n = d->job.n_outputs;
-    if (tacit_secure_query(d->other, &peer, d->job.inputs, d->job.n_inputs, d->secure, n, &report,
-                           &err) != TACIT_OK ||
-        tacit_secure_simulate(d->owner, d->job.inputs, d->job.n_inputs, d->sim, n, d->seed,
-                              (uint32_t)run, &err) != TACIT_OK)
-        return cli_fail("secure demo", "%s", err.message);
-    d->online_ns += report.online_ns;
-    int code = cli_job_run(&d->job);
-    if (code < 0)
-        compare(d);
-    return code;
-}
-
-static int demo_files(demo *d)
-{
-    tacit_error err = {TACIT_OK, ""};
-    snprintf(d->dir, sizeof d->dir, "/tmp/tacit-demo-XXXXXX");
-    if (!mkdtemp(d->dir))
-        return cli_fail("secure demo", "cannot make a folder in /tmp");
-    snprintf(d->arch, sizeof d->arch, "%s/arch.tacit", d->dir);
-    snprintf(d->server, sizeof d->server, "%s/s.key", d->dir);
-    snprintf(d->client, sizeof d->client, "%s/c.key", d->dir);
-    snprintf(d->certs, sizeof d->certs, "%s/certs", d->dir);
-    snprintf(d->address, sizeof d->address, "127.0.0.1:%d", 20000 + (int)getpid() % 30000);
-    if (tacit_secure_certificates(d->certs, 1, &err) != TACIT_OK ||
-        tacit_secure_strip(d->owner, d->arch, &err) != TACIT_OK ||
-        tacit_secure_load(d->arch, &d->other, &err) != TACIT_OK)
-        return cli_fail("secure demo", "%s", err.message);
-    return -1;
-}
-
-static int demo_run(demo *d)
-{
-    int code = demo_files(d);
-    if (code >= 0)
-        return code;
-    d->secure = output_room(d->other, &d->job.memory);
-    d->sim = output_room(d->other, &d->job.memory);
-    if (!d->secure || !d->sim)
-        return cli_fail("secure demo", "out of memory");
-    printf("strip: done, hash agreed\n");
-    fflush(stdout);
-    pid_t dealer = fork();
-    if (dealer == 0)
-        _exit(deal_process(d));
-    code = wait_for(dealer, "dealer");
-    if (code >= 0)
-        return code;
-    printf("deal: %lld runs\n", (long long)d->runs);
-    fflush(stdout);
-    pid_t server = fork();
-    if (server == 0)
-        _exit(serve_process(d));
-    for (int64_t run = 0; run < d->runs && code < 0; run++)
-        code = ask(d, run);
-    int served = wait_for(server, "server");
-    return code >= 0 ? code : served;
-}
-
-static int sub_demo(int argc, char **argv)
-{
-    how h = {.seed = 1};
-    const char *path = NULL;
-    demo d = {.runs = 1, .exact = true};
-    const cli_option options[] = {HOW_OPTIONS(&h),
-                                  {"--runs", CLI_INT, &d.runs, "N", "queries (default 1)"}};
-    const cli_usage usage = {"secure demo",
-                             "MODEL [options]",
-                             "All of it on this machine: dealer, server and client as three "
-                             "processes over TLS on the\nloopback, compared with the twin and "
-                             "with a run in the clear.",
-                             options,
-                             CLI_COUNT(options),
-                             1,
-                             1};
-    int code = cli_parse(&usage, argc, argv, &path, NULL);
-    if (code >= 0)
-        return code;
-    if (d.runs < 1 || d.runs > 10000)
-        return cli_usage_error("secure demo", "--runs is 1..10000");
-    d.seed = h.dither ? 20250101 : 0;
-    code = open_model("secure demo", path, &h, &d.job, &d.owner);
-    if (code < 0)
-        code = demo_run(&d);
-    if (code < 0) {
-        tacit_secure_costs c;
-        tacit_secure_cost(d.owner, &c);
-        printf("mode: %s; wire %llu bytes\n", c.mode, (unsigned long long)c.wire_bytes);
-        printf(
-            "secure: bit-exact %s, max error %.3g, argmax equal %lld/%lld, online %.3f s, rounds "
-            "%u, key %llu bytes\n",
-            d.exact ? "yes" : "no", d.worst, (long long)d.equal, (long long)d.rows,
-            (double)d.online_ns / 1e9 / (double)d.runs, c.rounds,
-            (unsigned long long)(c.key_bytes_server > c.key_bytes_client ? c.key_bytes_server
-                                                                         : c.key_bytes_client));
-        if (!d.exact)
-            code = cli_fail("secure demo", "the parties and the twin disagree");
-    }
-    if (d.dir[0])
-        remove_folder(d.dir);
-    tacit_secure_free(d.other);
-    tacit_secure_free(d.owner);
-    cli_job_close(&d.job);
-    return code < 0 ? CLI_OK : code;
-}
-
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
@@ -688,7 +449,7 @@ static const struct {
     {"serve", sub_serve, "answer private queries"},
     {"query", sub_query, "ask a server"},
     {"sim", sub_sim, "the bit-exact cleartext twin"},
-    {"demo", sub_demo, "all of it on this machine"},
+    {"demo", secure_demo, "all of it on this machine"},
     {"certs", sub_certs, "test certificates"},
 };
 

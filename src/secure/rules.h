@@ -5,22 +5,32 @@
 
 #include "secure/build.h"
 
-#define SEC_RULE_MAP(ROW)                                                                          \
-    ROW(matmul)                                                                                    \
-    ROW(gemm)                                                                                      \
-    ROW(conv)                                                                                      \
-    ROW(add)                                                                                       \
-    ROW(sub)                                                                                       \
-    ROW(mul)                                                                                       \
-    ROW(div)                                                                                       \
-    ROW(neg)                                                                                       \
-    ROW(unary)                                                                                     \
-    ROW(clip) ROW(leaky) ROW(abs) ROW(move) ROW(gather) ROW(max_pool) ROW(average_pool)            \
-        ROW(global_average) ROW(reduce_mean) ROW(arg_max) ROW(softmax) ROW(norm) ROW(attention)    \
-            ROW(rotary) ROW(gated) ROW(gelu) ROW(same)
-#define SEC_RULE_DECLARE(name) tacit_status rule_##name(op_secure *c);
-SEC_RULE_MAP(SEC_RULE_DECLARE)
-#undef SEC_RULE_DECLARE
+tacit_status rule_matmul(op_secure *c);
+tacit_status rule_gemm(op_secure *c);
+tacit_status rule_conv(op_secure *c);
+tacit_status rule_add(op_secure *c);
+tacit_status rule_sub(op_secure *c);
+tacit_status rule_mul(op_secure *c);
+tacit_status rule_div(op_secure *c);
+tacit_status rule_neg(op_secure *c);
+tacit_status rule_unary(op_secure *c);
+tacit_status rule_clip(op_secure *c);
+tacit_status rule_leaky(op_secure *c);
+tacit_status rule_abs(op_secure *c);
+tacit_status rule_move(op_secure *c);
+tacit_status rule_gather(op_secure *c);
+tacit_status rule_max_pool(op_secure *c);
+tacit_status rule_average_pool(op_secure *c);
+tacit_status rule_global_average(op_secure *c);
+tacit_status rule_reduce_mean(op_secure *c);
+tacit_status rule_arg_max(op_secure *c);
+tacit_status rule_softmax(op_secure *c);
+tacit_status rule_norm(op_secure *c);
+tacit_status rule_attention(op_secure *c);
+tacit_status rule_rotary(op_secure *c);
+tacit_status rule_gated(op_secure *c);
+tacit_status rule_gelu(op_secure *c);
+tacit_status rule_same(op_secure *c);
 
 /* Activation, residual as the fused MatMul and Conv have them. */
 sec_tensor rule_epilogue(sec_builder *b, sec_tensor z, uint32_t bias, uint32_t residual);

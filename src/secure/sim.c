@@ -26,6 +26,23 @@ static tacit_status masked_words(sim_state *m, const sec_instr *in, const uint64
     return TACIT_OK;
 }
 
+/* The canary: a value that a truncation's ring has no room for. Proven ranges never meet it. */
+static tacit_status check_gap(const sim_state *m, const sec_instr *in, const uint64_t *x,
+                              tacit_error *err)
+{
+    int64_t quarter = (int64_t)1 << (in->gate.in_bits - 2);
+    for (size_t i = 0; i < in->gate.count; i++) {
+        int64_t v = fss_signed(x[i], in->gate.in_bits);
+        if (v >= quarter || v < -quarter)
+            return error_set(err, TACIT_ERR_VALUE,
+                             "node '%s': a value leaves the range of %u bits it was given%s",
+                             in->node != SEC_NONE ? m->s.p->graph->nodes.data[in->node]->name : "?",
+                             in->gate.in_bits - 1u,
+                             m->s.p->mode.calibrated ? "; calibrate on more samples" : "");
+    }
+    return TACIT_OK;
+}
+
 static tacit_status sim_gate(sim_state *m, const sec_instr *in, tacit_error *err)
 {
     const uint64_t *x[FSS_MAX_INPUTS] = {0}, *masked[FSS_MAX_INPUTS] = {0};
@@ -38,6 +55,8 @@ static tacit_status sim_gate(sim_state *m, const sec_instr *in, tacit_error *err
         x[k] = run_narrow(&m->s, words, in->in[k], run_in_bits(in, k), &copy[k]);
         status = x[k] ? TACIT_OK : error_memory(err, "simulating");
     }
+    if (status == TACIT_OK && in->gate.kind == FSS_GAP)
+        status = check_gap(m, in, x[0], err);
     if (status == TACIT_OK && in->gate.kind == FSS_GAP && in->gate.dither) {
         status = masked_words(m, in, x[0], &open, err);
         masked[0] = open;

@@ -51,11 +51,42 @@ static void convolution_and_pooling(void **state)
     in_all_modes(conv_net, 2, 0.3, 1.5, 0.02);
 }
 
+/* Ranges from samples: smaller keys, the same numbers inside them, an alarm of the twin outside. */
+static void calibrated_ranges(void **state)
+{
+    (void)state;
+    world w;
+    double most[64];
+    for (int i = 0; i < 64; i++)
+        most[i] = 12;
+    sec_mode m = world_mode();
+    world_graph(&w, mlp, 4, 0.4);
+    assert_int_equal(world_compile(&w, m), TACIT_OK);
+    uint64_t full = w.p->key_bytes[0] + w.p->key_bytes[1];
+    sec_program_free(w.p);
+    m.calibrated = true;
+    sec_options o = {.mode = m, .calibration = most, .n_calibration = w.graph->values.count};
+    assert_true(w.graph->values.count <= 64);
+    assert_int_equal(sec_compile(w.graph, &o, NULL, &w.p, &w.err), TACIT_OK);
+    assert_true(w.p->key_bytes[0] + w.p->key_bytes[1] < full);
+    world_inputs(&w, 1.5);
+    world_check(&w, 1, 0.02);
+    sec_program_free(w.p);
+    for (int i = 0; i < 64; i++)
+        most[i] = 0.01;
+    assert_int_equal(sec_compile(w.graph, &o, NULL, &w.p, &w.err), TACIT_OK);
+    assert_int_equal(sec_simulate(w.p, NULL, 0, (const ir_tensor *const *)w.in, w.sim, &w.err),
+                     TACIT_ERR_VALUE);
+    assert_non_null(strstr(w.err.message, "calibrate"));
+    world_end(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_of_matmul_and_relu),
         cmocka_unit_test(convolution_and_pooling),
+        cmocka_unit_test(calibrated_ranges),
     };
     return cmocka_run_group_tests_name("secure.models", tests, NULL, NULL);
 }

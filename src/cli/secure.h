@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the subcommands of tacit secure share. */
+#ifndef CLI_SECURE_H
+#define CLI_SECURE_H
+
+#include "cli/inputs.h"
+#include "tacit/secure.h"
+
+/* Options of the subcommands that read a model. */
+typedef struct secure_how {
+    const char *weights, *calibrate;
+    const char *compare;
+    bool dither;
+    int64_t frac;
+    double bound;
+    cli_list dims, inputs;
+    int64_t seed;
+} secure_how;
+
+#define SECURE_OPTIONS(h)                                                                          \
+    {"--weights", CLI_STRING, &(h)->weights, "MODE", "owned (default), public or shared"},         \
+        {"--dither", CLI_FLAG, &(h)->dither, NULL,                                                 \
+         "rescale by public dither, not faithfully (marked in the keys)"},                         \
+        {"--compare", CLI_STRING, &(h)->compare, "HOW",                                            \
+         "auto (default), trees, digits or direct"},                                               \
+        {"--frac", CLI_INT, &(h)->frac, "N", "fraction bits (default 12)"},                        \
+        {"--bound", CLI_FLOAT, &(h)->bound, "X", "largest |x| of float inputs (default 8)"},       \
+        {"--calibrate", CLI_STRING, &(h)->calibrate, "inputs|random",                              \
+         "take ranges from a run on --input or random values (marked in the keys)"},               \
+        {"--dim", CLI_LIST, &(h)->dims, "NAME=SIZE", "size of a symbolic dimension; repeatable"},  \
+        {"--seed", CLI_INT, &(h)->seed, "N", "seed of random inputs (default 1)"},                 \
+    {                                                                                              \
+        "--input", CLI_LIST, &(h)->inputs, "[NAME=]FILE.npy", "an input; repeatable"               \
+    }
+
+/* Loads MODEL and makes it a secure program; the job holds model, inputs, plain outputs. -1 or an
+ * exit code. */
+int secure_open(const char *command, const char *path, secure_how *h, cli_job *job,
+                tacit_secure **out);
+/* Tensors for the outputs; NULL: out of memory. */
+tacit_tensor *secure_outputs(const tacit_secure *s, arena *memory);
+int secure_demo(int argc, char **argv);
+
+#endif

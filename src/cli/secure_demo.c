@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tacit secure demo: dealer, server and client as three processes on this machine. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/secure.h"
+
+typedef struct demo {
+    char dir[64], arch[96], server[96], client[96], certs[96], address[64];
+    cli_job job;
+    tacit_secure *owner, *other;
+    tacit_tensor *secure, *sim;
+    uint64_t seed; /* predictable keys: only with dither, where the twin needs the masks */
+    int64_t runs;
+    uint64_t online_ns;
+    int64_t equal, rows;
+    double worst;
+    bool exact;
+} demo;
+
+static void remove_folder(const char *dir)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        execlp("rm", "rm", "-rf", dir, (char *)NULL);
+        _exit(127);
+    }
+    if (pid > 0)
+        waitpid(pid, NULL, 0);
+}
+
+/* The dealer's process knows the description only. */
+static int deal_process(const demo *d)
+{
+    tacit_secure *s = NULL;
+    tacit_error err = {TACIT_OK, ""};
+    tacit_secure_deal_options o = {.runs = (uint32_t)d->runs,
+                                   .server_key = d->server,
+                                   .client_key = d->client,
+                                   .insecure_seed = d->seed};
+    if (tacit_secure_load(d->arch, &s, &err) != TACIT_OK ||
+        tacit_secure_deal(s, &o, &err) != TACIT_OK)
+        return cli_fail("secure demo", "dealer: %s", err.message);
+    tacit_secure_free(s);
+    return CLI_OK;
+}
+
+static int serve_process(const demo *d)
+{
+    tacit_secure_peer peer = {.key = d->server,
+                              .address = d->address,
+                              .certificates = d->certs,
+                              .timeout_ms = 120000,
+                              .accept_predictable = d->seed != 0};
+    for (int64_t i = 0; i < d->runs; i++) {
+        tacit_error err = {TACIT_OK, ""};
+        tacit_secure_report report;
+        if (tacit_secure_serve(d->owner, &peer, &report, &err) != TACIT_OK)
+            return cli_fail("secure demo", "server: %s", err.message);
+    }
+    return CLI_OK;
+}
+
+static int wait_for(pid_t pid, const char *who)
+{
+    int status = 0;
+    if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        return cli_fail("secure demo", "the %s failed", who);
+    return -1;
+}
+
+static int64_t best(const tacit_tensor *t, int64_t row, int64_t k)
+{
+    int64_t at = 0;
+    for (int64_t i = 1; i < k; i++)
+        if (cli_element(t, row * k + i) > cli_element(t, row * k + at))
+            at = i;
+    return at;
+}
+
+static void compare(demo *d)
+{
+    for (uint32_t i = 0; i < d->job.n_outputs; i++) {
+        const tacit_tensor *a = &d->secure[i], *b = &d->job.outputs[i];
+        int64_t n = cli_elements(a), k = a->rank ? a->dims[a->rank - 1] : 1;
+        d->exact &= memcmp(a->data, d->sim[i].data, a->bytes) == 0;
+        for (int64_t e = 0; e < n; e++)
+            d->worst = fmax(d->worst, fabs(cli_element(a, e) - cli_element(b, e)));
+        for (int64_t r = 0; i == 0 && k > 0 && r < n / k; r++) {
+            d->rows++;
+            d->equal += best(a, r, k) == best(b, r, k);
+        }
+    }
+}
+
+static int ask(demo *d, int64_t run)
+{
+    tacit_error err = {TACIT_OK, ""};
+    tacit_secure_report report;
+    tacit_secure_peer peer = {.key = d->client,
+                              .address = d->address,
+                              .certificates = d->certs,
+                              .timeout_ms = 120000,
+                              .accept_predictable = d->seed != 0};
+    uint32_t n = d->job.n_outputs;
+    if (tacit_secure_query(d->other, &peer, d->job.inputs, d->job.n_inputs, d->secure, n, &report,
+                           &err) != TACIT_OK ||
+        tacit_secure_simulate(d->owner, d->job.inputs, d->job.n_inputs, d->sim, n, d->seed,
+                              (uint32_t)run, &err) != TACIT_OK)
+        return cli_fail("secure demo", "%s", err.message);
+    d->online_ns += report.online_ns;
+    int code = cli_job_run(&d->job);
+    if (code < 0)
+        compare(d);
+    return code;
+}
+
+static int demo_files(demo *d)
+{
+    tacit_error err = {TACIT_OK, ""};
+    snprintf(d->dir, sizeof d->dir, "/tmp/tacit-demo-XXXXXX");
+    if (!mkdtemp(d->dir))
+        return cli_fail("secure demo", "cannot make a folder in /tmp");
+    snprintf(d->arch, sizeof d->arch, "%s/arch.tacit", d->dir);
+    snprintf(d->server, sizeof d->server, "%s/s.key", d->dir);
+    snprintf(d->client, sizeof d->client, "%s/c.key", d->dir);
+    snprintf(d->certs, sizeof d->certs, "%s/certs", d->dir);
+    snprintf(d->address, sizeof d->address, "127.0.0.1:%d", 20000 + (int)getpid() % 30000);
+    if (tacit_secure_certificates(d->certs, 1, &err) != TACIT_OK ||
+        tacit_secure_strip(d->owner, d->arch, &err) != TACIT_OK ||
+        tacit_secure_load(d->arch, &d->other, &err) != TACIT_OK)
+        return cli_fail("secure demo", "%s", err.message);
+    return -1;
+}
+
+static int demo_run(demo *d)
+{
+    int code = demo_files(d);
+    if (code >= 0)
+        return code;
+    d->secure = secure_outputs(d->other, &d->job.memory);
+    d->sim = secure_outputs(d->other, &d->job.memory);
+    if (!d->secure || !d->sim)
+        return cli_fail("secure demo", "out of memory");
+    printf("strip: done, hash agreed\n");
+    fflush(stdout);
+    pid_t dealer = fork();
+    if (dealer == 0)
+        _exit(deal_process(d));
+    code = wait_for(dealer, "dealer");
+    if (code >= 0)
+        return code;
+    printf("deal: %lld runs\n", (long long)d->runs);
+    fflush(stdout);
+    pid_t server = fork();
+    if (server == 0)
+        _exit(serve_process(d));
+    for (int64_t run = 0; run < d->runs && code < 0; run++)
+        code = ask(d, run);
+    int served = wait_for(server, "server");
+    return code >= 0 ? code : served;
+}
+
+int secure_demo(int argc, char **argv)
+{
+    secure_how h = {.seed = 1};
+    const char *path = NULL;
+    demo d = {.runs = 1, .exact = true};
+    const cli_option options[] = {SECURE_OPTIONS(&h),
+                                  {"--runs", CLI_INT, &d.runs, "N", "queries (default 1)"}};
+    const cli_usage usage = {"secure demo",
+                             "MODEL [options]",
+                             "All of it on this machine: dealer, server and client as three "
+                             "processes over TLS on the\nloopback, compared with the twin and "
+                             "with a run in the clear.",
+                             options,
+                             CLI_COUNT(options),
+                             1,
+                             1};
+    int code = cli_parse(&usage, argc, argv, &path, NULL);
+    if (code >= 0)
+        return code;
+    if (d.runs < 1 || d.runs > 10000)
+        return cli_usage_error("secure demo", "--runs is 1..10000");
+    d.seed = h.dither ? 20250101 : 0;
+    code = secure_open("secure demo", path, &h, &d.job, &d.owner);
+    if (code < 0)
+        code = demo_run(&d);
+    if (code < 0) {
+        tacit_secure_costs c;
+        tacit_secure_cost(d.owner, &c);
+        printf("mode: %s; wire %llu bytes\n", c.mode, (unsigned long long)c.wire_bytes);
+        printf(
+            "secure: bit-exact %s, max error %.3g, argmax equal %lld/%lld, online %.3f s, rounds "
+            "%u, key %llu bytes\n",
+            d.exact ? "yes" : "no", d.worst, (long long)d.equal, (long long)d.rows,
+            (double)d.online_ns / 1e9 / (double)d.runs, c.rounds,
+            (unsigned long long)(c.key_bytes_server > c.key_bytes_client ? c.key_bytes_server
+                                                                         : c.key_bytes_client));
+        if (!d.exact)
+            code = cli_fail("secure demo", "the parties and the twin disagree");
+    }
+    if (d.dir[0])
+        remove_folder(d.dir);
+    tacit_secure_free(d.other);
+    tacit_secure_free(d.owner);
+    cli_job_close(&d.job);
+    return code < 0 ? CLI_OK : code;
+}
