@@ -7,8 +7,8 @@
 void sec_mode_text(const sec_mode *m, char *out, size_t size)
 {
     static const char *const weights[] = {"public", "shared", "server-owned"};
-    static const char *const compare[] = {"the cheapest", "trees", "digits", "direct keys"};
-    snprintf(out, size, "%s, %s, %s weights, by %s, 2^-%u", m->dither ? "dither" : "faithful",
+    static const char *const compare[] = {"auto", "trees", "digits", "direct"};
+    snprintf(out, size, "%s, %s, %s weights, compare %s, 2^-%u", m->dither ? "dither" : "faithful",
              m->calibrated ? "calibrated" : "full range", weights[m->weights + 2],
              compare[m->compare], m->frac);
 }

@@ -9,6 +9,7 @@
 
 #include "secure/channel.h"
 #include "secure/keyfile.h"
+#include "secure/sha256.h"
 #include "secure/world.h"
 
 static const char net[] = "tacit 1\ngraph \"net\" {\n opset \"\" 22\n in %x : f32[2,6]\n"
@@ -451,6 +452,31 @@ static void bad_inputs_are_refused_by_the_client(void **state)
     world_end(&w);
 }
 
+/* The vectors of FIPS 180-4, in pieces of every size. */
+static void hashes_are_sha256(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint8_t first[4];
+    } cases[] = {
+        {"", {0xe3, 0xb0, 0xc4, 0x42}},
+        {"abc", {0xba, 0x78, 0x16, 0xbf}},
+        {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", {0x24, 0x8d, 0x6a, 0x61}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t piece = 1; piece < 60; piece++) {
+            sha256 s;
+            uint8_t out[32];
+            size_t n = strlen(cases[i].text);
+            sha256_init(&s);
+            for (size_t at = 0; at < n; at += piece)
+                sha256_add(&s, cases[i].text + at, n - at < piece ? n - at : piece);
+            sha256_end(&s, out);
+            assert_memory_equal(out, cases[i].first, 4);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -458,6 +484,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_killed_run_stays_spent, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(wrong_keys_are_refused, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(damaged_keys_are_refused, make_folder, drop_folder),
+        cmocka_unit_test(hashes_are_sha256),
         cmocka_unit_test(frames_that_do_not_fit_are_refused),
         cmocka_unit_test(silence_ends),
         cmocka_unit_test(large_messages_cross),
