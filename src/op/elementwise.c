@@ -4,6 +4,10 @@
 #include "op/loop.h"
 #include "op/strip.h"
 
+#ifndef CMPLX /* the C library hides it from clang */
+#define CMPLX(re, im) __builtin_complex((double)(re), (double)(im))
+#endif
+
 /* Walks the output in runs along its last axis; operands broadcast. */
 typedef struct runs {
     op_loop outer;
