@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The table of passes, and running it until nothing changes. */
 #include <string.h>
-#include <time.h>
 
+#include "base/cpu.h"
 #include "pass/edit.h"
 
 enum {
@@ -89,13 +89,6 @@ static tacit_status choose(const pass_options *o, bool *on, tacit_error *err)
     return TACIT_OK;
 }
 
-static uint64_t now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 typedef struct runner {
     pass_context c;
     arena *memory;
@@ -120,7 +113,7 @@ static tacit_status run_pass(runner *r, uint32_t i)
     r->c.rewrites = 0;
     r->c.name = table[i].name;
     uint32_t before = r->c.graph->nodes.count, values = r->c.graph->values.count;
-    uint64_t start = now();
+    uint64_t start = clock_ns();
     tacit_status status = table[i].run(&r->c);
     arena_free(r->c.scratch);
     if (status == TACIT_OK && r->c.rewrites)
@@ -139,7 +132,7 @@ static tacit_status run_pass(runner *r, uint32_t i)
                           .rewrites = r->c.rewrites,
                           .nodes_before = before,
                           .nodes_after = r->c.graph->nodes.count,
-                          .nanoseconds = now() - start};
+                          .nanoseconds = clock_ns() - start};
     if (!vec_push(r->memory, &r->report->changes, change))
         return error_memory(r->c.err, "the report of the passes");
     return TACIT_OK;
