@@ -6,100 +6,146 @@
 
 #include "op/values.h"
 
-static void multiply(double *a, double re, double im)
-{
-    double r = a[0] * re - a[1] * im;
-    a[1] = a[0] * im + a[1] * re;
-    a[0] = r;
-}
+enum { FFT_LARGEST = 61 }; /* a prime above this makes the length a convolution */
 
-/* e^(sign·2πi·k/n) */
-static void root(double sign, int64_t k, int64_t n, double *re, double *im)
-{
-    double angle = 2 * M_PI * (double)k / (double)n;
-    *re = cos(angle);
-    *im = sign * sin(angle);
-}
+#define REAL float
+#define FFT(name) f32_##name
+#include "op/fft_passes.h"
+#undef REAL
+#undef FFT
+#define REAL double
+#define FFT(name) f64_##name
+#include "op/fft_passes.h"
+#undef REAL
+#undef FFT
 
-static void bit_reverse(double *x, int64_t n)
+/* A single radix 2 goes first: the passes after it have short inner loops anyway. */
+static bool factorise(int64_t n, uint32_t *factors, uint32_t *count)
 {
-    for (int64_t i = 1, j = 0; i < n; i++) {
-        int64_t bit = n >> 1;
-        for (; j & bit; bit >>= 1)
-            j ^= bit;
-        j |= bit;
-        if (i >= j)
-            continue;
-        for (int k = 0; k < 2; k++) {
-            double t = x[2 * i + k];
-            x[2 * i + k] = x[2 * j + k];
-            x[2 * j + k] = t;
-        }
+    uint32_t f = 0;
+    for (; n % 4 == 0; n /= 4)
+        factors[f++] = 4;
+    if (n % 2 == 0) {
+        factors[f] = f ? factors[0] : 2;
+        factors[0] = 2;
+        f++;
+        n /= 2;
     }
+    for (uint32_t p = 3; p <= FFT_LARGEST; p += 2)
+        for (; n % p == 0; n /= p)
+            factors[f++] = p;
+    *count = f;
+    return n == 1;
 }
 
-static void radix2(double *x, int64_t n, double sign)
+/* e^(2πi·t/n), the angle taken within an eighth of a turn so that it is accurate and symmetric. */
+static void root(int64_t t, int64_t n, double *out)
 {
-    bit_reverse(x, n);
-    for (int64_t span = 2; span <= n; span *= 2)
-        for (int64_t k = 0; k < span / 2; k++) {
-            double re, im;
-            root(sign, k, span, &re, &im);
-            for (int64_t at = k; at < n; at += span) {
-                double *a = x + 2 * at, *b = x + 2 * (at + span / 2), t[2] = {b[0], b[1]};
-                multiply(t, re, im);
-                b[0] = a[0] - t[0];
-                b[1] = a[1] - t[1];
-                a[0] += t[0];
-                a[1] += t[1];
-            }
-        }
+    uint64_t eighths = (uint64_t)t * 8, octant = eighths / (uint64_t)n;
+    uint64_t rest = eighths - octant * (uint64_t)n;
+    if (octant & 1)
+        rest = (uint64_t)n - rest;
+    double angle = M_PI_4 * (double)rest / (double)n, c = cos(angle), s = sin(angle);
+    bool swap = ((octant + 1) & 2) != 0;
+    out[0] = swap ? s : c;
+    out[1] = swap ? c : s;
+    if (octant >= 2 && octant < 6)
+        out[0] = -out[0];
+    if (octant >= 4)
+        out[1] = -out[1];
 }
 
-/* Bluestein: jk = (j² + k² − (k−j)²)/2 turns the sum into a convolution with a chirp. */
-static tacit_status chirp(op_eval *c, double *x, int64_t n, double sign)
+static void store(const op_fft *plan, void *to, int64_t i, double re, double im)
 {
-    int64_t m = 1;
-    while (m < 2 * n)
+    if (plan->single)
+        ((f32_pair *)to)[i] = (f32_pair){(float)re, (float)im};
+    else
+        ((f64_pair *)to)[i] = (f64_pair){re, im};
+}
+
+static tacit_status pairs(op_eval *c, const op_fft *plan, int64_t n, void **out)
+{
+    size_t each = plan->single ? sizeof(f32_pair) : sizeof(f64_pair);
+    *out = op_eval_scratch(c, (size_t)(n ? n : 1) * each);
+    return *out ? TACIT_OK : error_memory(c->err, "a Fourier transform");
+}
+
+static void run(const op_fft *plan, void *x, bool inverse)
+{
+    if (plan->single)
+        f32_transform(x, plan->work, plan->n, plan->n_factors, plan->factors, plan->roots, inverse);
+    else
+        f64_transform(x, plan->work, plan->n, plan->n_factors, plan->factors, plan->roots, inverse);
+}
+
+static tacit_status plan_chirp(op_eval *c, op_fft *plan)
+{
+    int64_t n = plan->n, m = 1;
+    while (m < 2 * n - 1)
         m *= 2;
-    double *w, *a, *b;
-    TRY(op_scratch_f64(c, 2 * n, &w));
-    TRY(op_scratch_f64(c, 2 * m, &a));
-    TRY(op_scratch_f64(c, 2 * m, &b));
+    plan->smooth = op_eval_scratch(c, sizeof *plan->smooth);
+    if (!plan->smooth)
+        return error_memory(c->err, "a Fourier transform");
+    TRY(op_fft_plan(c, m, plan->single ? TACIT_F32 : TACIT_F64, plan->smooth));
+    TRY(pairs(c, plan, n, &plan->chirp));
+    TRY(pairs(c, plan, m, &plan->filter));
+    op_fft exact; /* the filter's spectrum is made in f64 and rounded once */
+    double *spectrum;
+    TRY(op_fft_plan(c, m, TACIT_F64, &exact));
+    TRY(op_scratch_f64(c, 2 * m, &spectrum));
     for (int64_t j = 0; j < n; j++) { /* j² mod 2n keeps the angle small and exact */
-        int64_t square = (int64_t)((unsigned __int128)j * (unsigned __int128)j % (2 * (uint64_t)n));
-        root(sign, square, 2 * n, &w[2 * j], &w[2 * j + 1]);
-        memcpy(a + 2 * j, x + 2 * j, 2 * sizeof *a);
-        multiply(a + 2 * j, w[2 * j], w[2 * j + 1]);
-        for (int64_t at = j;; at = m - j) {
-            b[2 * at] = w[2 * j];
-            b[2 * at + 1] = -w[2 * j + 1];
-            if (at == m - j || j == 0)
-                break;
-        }
+        double w[2];
+        root((int64_t)((unsigned __int128)j * (unsigned __int128)j % (2 * (uint64_t)n)), 2 * n, w);
+        store(plan, plan->chirp, j, w[0], w[1]);
+        spectrum[2 * j] = w[0] / (double)m;
+        spectrum[2 * j + 1] = -w[1] / (double)m;
+        if (j)
+            memcpy(spectrum + 2 * (m - j), spectrum + 2 * j, 2 * sizeof *spectrum);
     }
-    radix2(a, m, -1);
-    radix2(b, m, -1);
-    for (int64_t k = 0; k < m; k++)
-        multiply(a + 2 * k, b[2 * k], b[2 * k + 1]);
-    radix2(a, m, 1);
-    for (int64_t k = 0; k < n; k++) {
-        x[2 * k] = a[2 * k] / (double)m;
-        x[2 * k + 1] = a[2 * k + 1] / (double)m;
-        multiply(x + 2 * k, w[2 * k], w[2 * k + 1]);
-    }
+    run(&exact, spectrum, false);
+    for (int64_t j = 0; j < m; j++)
+        store(plan, plan->filter, j, spectrum[2 * j], spectrum[2 * j + 1]);
     return TACIT_OK;
 }
 
-tacit_status op_fft(op_eval *c, double *x, int64_t n, bool inverse)
+tacit_status op_fft_plan(op_eval *c, int64_t n, tacit_dtype dtype, op_fft *plan)
 {
-    double sign = inverse ? 1 : -1;
+    *plan = (op_fft){.n = n, .single = dtype != TACIT_F64 && dtype != TACIT_C128};
+    if (n < 0 || n > INT64_C(1) << 40)
+        return error_set(c->err, TACIT_ERR_LIMIT, "a transform of %lld points", (long long)n);
     if (n < 2)
         return TACIT_OK;
-    if (n > INT64_C(1) << 40)
-        return error_set(c->err, TACIT_ERR_LIMIT, "a transform of %lld points", (long long)n);
-    if ((n & (n - 1)) != 0)
-        return chirp(c, x, n, sign);
-    radix2(x, n, sign);
+    TRY(pairs(c, plan, n, &plan->line));
+    if (!factorise(n, plan->factors, &plan->n_factors))
+        return plan_chirp(c, plan);
+    TRY(pairs(c, plan, n, &plan->work));
+    TRY(pairs(c, plan, n, &plan->roots));
+    for (int64_t t = 0; t < n; t++) {
+        double w[2];
+        root(t, n, w);
+        store(plan, plan->roots, t, w[0], w[1]);
+    }
     return TACIT_OK;
+}
+
+void op_fft_run(const op_fft *plan, double *x, bool inverse)
+{
+    const op_fft *s = plan->smooth;
+    int64_t n = plan->n;
+    if (n < 2)
+        return;
+    for (int64_t i = 0; i < n; i++)
+        store(plan, plan->line, i, x[2 * i], x[2 * i + 1]);
+    if (!s)
+        run(plan, plan->line, inverse);
+    else if (plan->single)
+        f32_convolve(plan->line, n, s->line, s->work, s->n, s->n_factors, s->factors, s->roots,
+                     plan->chirp, plan->filter, inverse);
+    else
+        f64_convolve(plan->line, n, s->line, s->work, s->n, s->n_factors, s->factors, s->roots,
+                     plan->chirp, plan->filter, inverse);
+    const float *narrow = plan->line;
+    const double *wide = plan->line;
+    for (int64_t i = 0; i < 2 * n; i++)
+        x[i] = plan->single ? (double)narrow[i] : wide[i];
 }

@@ -72,9 +72,19 @@ static tacit_status dft_infer(op_infer *c)
     return TACIT_OK;
 }
 
+/* The spectrum of real data is its own mirrored conjugate; rounding must not spoil that. */
+static void make_hermitian(double *line, int64_t n)
+{
+    line[1] = 0;
+    for (int64_t i = 1; i <= n / 2; i++) {
+        line[2 * (n - i)] = line[2 * i];
+        line[2 * (n - i) + 1] = 2 * i == n ? 0 : -line[2 * i + 1];
+    }
+}
+
 /* One line: `from` and `to` step over complex (or real) elements. */
-static tacit_status dft_line(op_eval *c, const dft *d, const double *from, int64_t from_step,
-                             double *to, int64_t to_step, double *line)
+static void dft_line(const op_fft *plan, const dft *d, const double *from, int64_t from_step,
+                     double *to, int64_t to_step, double *line)
 {
     memset(line, 0, (size_t)d->length * 2 * sizeof *line);
     int64_t used = d->inverse && d->onesided ? d->length / 2 + 1 : d->length;
@@ -88,18 +98,20 @@ static tacit_status dft_line(op_eval *c, const dft *d, const double *from, int64
             line[2 * i] = line[2 * (d->length - i)];
             line[2 * i + 1] = -line[2 * (d->length - i) + 1];
         }
-    TRY(op_fft(c, line, d->length, d->inverse));
+    op_fft_run(plan, line, d->inverse);
+    if (d->parts_in == 1)
+        make_hermitian(line, d->length);
     double f = d->inverse ? 1 / (double)d->length : 1;
     for (int64_t i = 0; i < d->bins_out; i++)
         for (int k = 0; k < d->parts_out; k++)
             to[i * to_step + k] = line[2 * i + k] * f;
-    return TACIT_OK;
 }
 
 static tacit_status dft_eval(op_eval *c)
 {
     const ir_tensor *t = op_in(c, 0);
     dft d;
+    op_fft plan;
     double *x, *y, *line;
     TRY(dft_read(c->node, &t->shape, op_in(c, 1), op_in(c, 2), &d, c->err));
     ir_shape shape = t->shape;
@@ -115,11 +127,11 @@ static tacit_status dft_eval(op_eval *c)
     TRY(op_input_f64(c, 0, &x));
     TRY(op_scratch_f64(c, ir_shape_size(&shape), &y));
     TRY(op_scratch_f64(c, 2 * d.length, &line));
+    TRY(op_fft_plan(c, d.length, t->dtype, &plan));
     for (int64_t o = 0; o < outer; o++)
         for (int64_t i = 0; i < inner; i++)
-            TRY(dft_line(c, &d, x + (o * d.bins_in * inner + i) * d.parts_in, inner * d.parts_in,
-                         y + (o * d.bins_out * inner + i) * d.parts_out, inner * d.parts_out,
-                         line));
+            dft_line(&plan, &d, x + (o * d.bins_in * inner + i) * d.parts_in, inner * d.parts_in,
+                     y + (o * d.bins_out * inner + i) * d.parts_out, inner * d.parts_out, line);
     op_output_f64(c, 0, y);
     return TACIT_OK;
 }
@@ -175,6 +187,7 @@ static tacit_status stft_eval(op_eval *c)
 {
     const ir_tensor *window = op_in(c, 2);
     stft s;
+    op_fft plan;
     double *x, *w, *y, *line;
     TRY(stft_read(c->node, &op_in(c, 0)->shape, op_in(c, 1), window ? &window->shape : NULL,
                   op_in(c, 3), &s, c->err));
@@ -185,6 +198,7 @@ static tacit_status stft_eval(op_eval *c)
     TRY(op_input_f64(c, 2, &w));
     TRY(op_scratch_f64(c, ir_shape_size(&shape), &y));
     TRY(op_scratch_f64(c, 2 * s.length, &line));
+    TRY(op_fft_plan(c, s.length, op_in(c, 0)->dtype, &plan));
     int64_t taps = w ? window->shape.dims[0] : s.length;
     for (int64_t f = 0; f < s.batch * s.frames; f++) {
         const double *from = x + (f / s.frames * s.samples + f % s.frames * s.step) * s.parts;
@@ -192,7 +206,9 @@ static tacit_status stft_eval(op_eval *c)
         for (int64_t i = 0; i < taps; i++)
             for (int k = 0; k < s.parts; k++)
                 line[2 * i + k] = from[i * s.parts + k] * (w ? w[i] : 1);
-        TRY(op_fft(c, line, s.length, false));
+        op_fft_run(&plan, line, false);
+        if (s.parts == 1)
+            make_hermitian(line, s.length);
         memcpy(y + f * s.bins * 2, line, (size_t)s.bins * 2 * sizeof *y);
     }
     op_output_f64(c, 0, y);

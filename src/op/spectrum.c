@@ -53,7 +53,9 @@ static tacit_status fft_eval(op_eval *c)
     int64_t last = x->shape.dims[x->shape.rank - 1], n = pairs ? last : last / 2;
     int64_t rows = last ? ir_tensor_count(x) / last : 0;
     double *line, scale;
+    op_fft plan;
     TRY(fft_scale(c->node, n, &scale, c->err));
+    TRY(op_fft_plan(c, n, x->dtype, &plan));
     TRY(op_scratch_f64(c, 2 * n, &line));
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t i = 0; i < n; i++)
@@ -63,7 +65,7 @@ static tacit_status fft_eval(op_eval *c)
                 line[2 * i] = ir_load_f64(x->dtype, x->data, r * last + i);
                 line[2 * i + 1] = ir_load_f64(x->dtype, x->data, r * last + n + i);
             }
-        TRY(op_fft(c, line, n, inverse));
+        op_fft_run(&plan, line, inverse);
         for (int64_t i = 0; i < 2 * n; i++)
             line[i] *= scale;
         for (int64_t i = 0; i < n; i++)
