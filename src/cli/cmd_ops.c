@@ -23,6 +23,7 @@ RULE(alias)
 RULE(inplace)
 RULE(lower)
 RULE(decompose)
+RULE(spell)
 RULE(vjp)
 RULE(jvp)
 RULE(batch)
@@ -31,10 +32,10 @@ RULE(secure)
 #undef RULE
 
 static const rule_column columns[] = {
-    {"infer", has_infer},     {"eval", has_eval},     {"alias", has_alias},
-    {"inplace", has_inplace}, {"kernel", has_lower},  {"decompose", has_decompose},
-    {"vjp", has_vjp},         {"jvp", has_jvp},       {"batch", has_batch},
-    {"range", has_range},     {"secure", has_secure},
+    {"infer", has_infer},     {"eval", has_eval},    {"alias", has_alias},
+    {"inplace", has_inplace}, {"kernel", has_lower}, {"decompose", has_decompose},
+    {"spell", has_spell},     {"vjp", has_vjp},      {"jvp", has_jvp},
+    {"batch", has_batch},     {"range", has_range},  {"secure", has_secure},
 };
 
 static void print_row(sbuf *out, const op_def *row, bool json, bool markdown, bool first)

@@ -16,17 +16,84 @@ void diff_reach(const ir_graph *g, bool *reach)
     }
 }
 
-tacit_status diff_decompose(ir_graph *g, bool (*has_rule)(const op_def *op), tacit_error *err)
+bool diff_is_smooth(tacit_dtype dtype)
+{
+    return ir_dtype_is_float(dtype) || ir_dtype_classify(dtype) == IR_CLASS_COMPLEX;
+}
+
+tacit_status diff_find_wrt(const ir_graph *g, uint32_t n, const char *const *names, ir_value **out,
+                           tacit_error *err)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = ir_value_find(g, names[i]);
+        if (!out[i] || out[i]->producer)
+            return error_set(err, TACIT_ERR_ARGUMENT, "'%s' is not an input or weight of the graph",
+                             names[i]);
+        if (!diff_is_smooth(out[i]->type.dtype))
+            return error_set(err, TACIT_ERR_TYPE,
+                             "cannot differentiate with respect to '%s': it is %s", names[i],
+                             tacit_dtype_text(out[i]->type.dtype));
+    }
+    return TACIT_OK;
+}
+
+/* Puts what the row's spelling built in the place of the node. */
+static tacit_status spell_out(ir_graph *g, ir_node *n, tacit_error *err)
+{
+    op_diff c = {.graph = g, .node = n, .err = err};
+    ir_value **out = ARENA_ARRAY(g->memory, n->n_outputs + 1u, ir_value *);
+    if (!out)
+        return error_memory(err, "a derivative graph");
+    TRY(n->op->spell(&c, out));
+    for (uint32_t i = 0; c.status == TACIT_OK && i < n->n_outputs; i++) {
+        if (!n->outputs[i])
+            continue;
+        if (out[i] && !out[i]->producer) /* outputs of a graph keep their names: give them a node */
+            out[i] = op_diff1(&c, "Identity", out[i]);
+        if (!out[i])
+            return op_diff_fail(&c, TACIT_ERR_INTERNAL, "its spelling leaves an output out");
+        ir_replace_uses(g, n->outputs[i], out[i]);
+    }
+    if (c.status == TACIT_OK)
+        ir_node_kill(n);
+    return c.status;
+}
+
+/* Marks what depends on `wrt`; without one, everything. */
+static void mark(const ir_graph *g, uint32_t n, ir_value *const *wrt, bool *reach)
+{
+    memset(reach, !wrt, g->values.count * sizeof *reach);
+    for (uint32_t i = 0; wrt && i < n; i++)
+        reach[wrt[i]->id] = true;
+    if (wrt)
+        diff_reach(g, reach);
+}
+
+static bool reached(const ir_node *n, const bool *reach)
+{
+    for (uint32_t i = 0; i < n->n_inputs; i++)
+        if (n->inputs[i] && reach[n->inputs[i]->id])
+            return true;
+    return false;
+}
+
+tacit_status diff_decompose(ir_graph *g, bool (*has_rule)(const op_def *op), uint32_t n,
+                            ir_value *const *wrt, tacit_error *err)
 {
     bool changed = true;
     while (changed) {
         changed = false;
         uint32_t count = g->nodes.count; /* nodes added by a decomposition are met next time */
+        bool *reach = ARENA_ARRAY(g->memory, g->values.count + 1u, bool);
+        if (!reach)
+            return error_memory(err, "a derivative graph");
+        mark(g, n, wrt, reach);
         for (uint32_t i = 0; i < count; i++) {
-            ir_node *n = g->nodes.data[i];
-            if (!n->type || !n->op || has_rule(n->op) || !n->op->decompose)
+            ir_node *node = g->nodes.data[i];
+            if (!node->type || !node->op || has_rule(node->op) ||
+                (!node->op->decompose && !node->op->spell) || !reached(node, reach))
                 continue;
-            TRY(n->op->decompose(g, n, err));
+            TRY(node->op->spell ? spell_out(g, node, err) : node->op->decompose(g, node, err));
             changed = true;
         }
         if (changed) {

@@ -56,12 +56,31 @@ tacit_status diff_gradient_nodes(ir_graph *g, tacit_error *err);
 /* reach[value id]: does the value depend on a marked one? In: the marks. Arrays have
  * g->values.count entries at the time of the call. */
 void diff_reach(const ir_graph *g, bool *reach);
-/* Decomposes nodes on the way (reach) whose row has no rule of the wanted kind but a decomposition;
- * `has_rule` asks the row. Types stay inferred. */
-tacit_status diff_decompose(ir_graph *g, bool (*has_rule)(const op_def *op), tacit_error *err);
-/* What reverse mode needs of a graph: scans with checkpoints are cut, nodes without a vjp
- * decomposed. */
-tacit_status diff_prepare(ir_graph *g, tacit_error *err);
+/* Nodes that depend on a value of `wrt` (NULL: all nodes), whose row has no rule of the wanted kind
+ * but a spelling or a decomposition, are replaced by it; `has_rule` asks the row. Types stay
+ * inferred. */
+tacit_status diff_decompose(ir_graph *g, bool (*has_rule)(const op_def *op), uint32_t n,
+                            ir_value *const *wrt, tacit_error *err);
+/* What reverse mode needs of a graph: scans with checkpoints are cut, nodes without a vjp replaced
+ * by simpler ones where they depend on `wrt` (NULL: everywhere). */
+tacit_status diff_prepare(ir_graph *g, uint32_t n, ir_value *const *wrt, tacit_error *err);
+/* The one reverse walk, over nodes [first, last) of the graph: grad[v] gathers the cotangents of
+ * the values that `reach` marks. Both arrays go by value id and have `values` entries; younger
+ * values belong to the derivative. */
+typedef struct diff_sweep {
+    ir_graph *graph;
+    arena *scratch;
+    const bool *reach;
+    ir_value **grad; /* NULL: zero */
+    uint32_t values;
+    tacit_error *err;
+} diff_sweep;
+tacit_status diff_sweep_back(const diff_sweep *s, uint32_t first, uint32_t last);
+/* Values of the named inputs and weights, all of which can have a derivative. */
+tacit_status diff_find_wrt(const ir_graph *g, uint32_t n, const char *const *names, ir_value **out,
+                           tacit_error *err);
+/* Do values of this dtype have derivatives? */
+bool diff_is_smooth(tacit_dtype dtype);
 /* Reverse mode inside a prepared graph: from seeds[i], the cotangent of outputs[i], to grads[i] of
  * wrt[i] (NULL: zero). */
 tacit_status diff_reverse(ir_graph *g, uint32_t n_seeds, ir_value *const *outputs,

@@ -9,30 +9,24 @@ typedef struct reverse {
     arena scratch;
     bool *reach;     /* by value id: depends on a wrt value */
     ir_value **grad; /* by value id: accumulated cotangent, NULL: zero */
-    uint32_t values; /* forward values; younger ones belong to the backward part */
+    uint32_t values; /* forward values and the seed; younger ones belong to the backward part */
     tacit_error *err;
 } reverse;
+
+static tacit_status sweep(reverse *r, uint32_t nodes)
+{
+    diff_sweep s = {.graph = r->graph,
+                    .scratch = &r->scratch,
+                    .reach = r->reach,
+                    .grad = r->grad,
+                    .values = r->values,
+                    .err = r->err};
+    return diff_sweep_back(&s, 0, nodes);
+}
 
 static bool has_vjp(const op_def *op)
 {
     return op->vjp || op->flags & OP_NOT_DIFFERENTIABLE;
-}
-
-static tacit_status find_wrt(const ir_graph *g, uint32_t n, const char *const *names,
-                             ir_value **out, tacit_error *err)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        out[i] = ir_value_find(g, names[i]);
-        if (!out[i] || out[i]->producer)
-            return error_set(err, TACIT_ERR_ARGUMENT, "'%s' is not an input or weight of the graph",
-                             names[i]);
-        ir_dtype_class class = ir_dtype_classify(out[i]->type.dtype);
-        if (class != IR_CLASS_FLOAT && class != IR_CLASS_COMPLEX)
-            return error_set(err, TACIT_ERR_TYPE,
-                             "cannot differentiate with respect to '%s': it is %s", names[i],
-                             tacit_dtype_text(out[i]->type.dtype));
-    }
-    return TACIT_OK;
 }
 
 static tacit_status seed(reverse *r, ir_value *loss, const diff_grad_options *o)
@@ -54,51 +48,6 @@ static tacit_status seed(reverse *r, ir_value *loss, const diff_grad_options *o)
     if (!start)
         return error_memory(r->err, "a gradient graph");
     r->grad[loss->id] = start;
-    return TACIT_OK;
-}
-
-static tacit_status accumulate(reverse *r, op_diff *c, ir_value *v, ir_value *grad)
-{
-    if (!v || !grad || v->id >= r->values || !r->reach[v->id])
-        return TACIT_OK;
-    if (!ir_shape_equal(&v->type.shape, &grad->type.shape) || v->type.dtype != grad->type.dtype) {
-        char a[IR_SHAPE_TEXT], b[IR_SHAPE_TEXT];
-        return error_set(
-            r->err, TACIT_ERR_INTERNAL, "the vjp rule of %s gave %s%s for '%s', which is %s%s",
-            c->node->type, tacit_dtype_text(grad->type.dtype), ir_shape_text(&grad->type.shape, a),
-            v->name, tacit_dtype_text(v->type.dtype), ir_shape_text(&v->type.shape, b));
-    }
-    r->grad[v->id] = op_diff_add(c, r->grad[v->id], grad);
-    return c->status;
-}
-
-static tacit_status visit(reverse *r, ir_node *n)
-{
-    op_diff c = {.graph = r->graph, .node = n, .err = r->err};
-    c.out_grad = ARENA_ARRAY(&r->scratch, n->n_outputs + 1u, ir_value *);
-    c.in_grad = ARENA_ARRAY(&r->scratch, n->n_inputs + 1u, ir_value *);
-    bool *wanted = ARENA_ARRAY(&r->scratch, n->n_inputs + 1u, bool);
-    if (!c.out_grad || !c.in_grad || !wanted)
-        return error_memory(r->err, "a gradient graph");
-    bool any_out = false, any_in = false;
-    for (uint32_t i = 0; i < n->n_outputs; i++) {
-        c.out_grad[i] = n->outputs[i] ? r->grad[n->outputs[i]->id] : NULL;
-        any_out |= c.out_grad[i] != NULL;
-    }
-    for (uint32_t i = 0; i < n->n_inputs; i++) {
-        const ir_value *v = n->inputs[i];
-        wanted[i] = v && r->reach[v->id] &&
-                    (ir_dtype_is_float(v->type.dtype) ||
-                     ir_dtype_classify(v->type.dtype) == IR_CLASS_COMPLEX);
-        any_in |= wanted[i];
-    }
-    if (!any_out || !any_in)
-        return TACIT_OK;
-    c.wanted = wanted;
-    TRY(diff_vjp_node(&c));
-    for (uint32_t i = 0; i < n->n_inputs; i++)
-        if (wanted[i])
-            TRY(accumulate(r, &c, n->inputs[i], c.in_grad[i]));
     return TACIT_OK;
 }
 
@@ -126,24 +75,25 @@ static tacit_status set_outputs(reverse *r, ir_value *loss, uint32_t n, ir_value
     return op_infer_graph(g, r->err);
 }
 
-static tacit_status run(reverse *r, uint32_t n, const char *const *names,
+static tacit_status run(reverse *r, uint32_t n, const char *const *names, ir_value **wrt,
                         const diff_grad_options *o)
 {
     ir_graph *g = r->graph;
-    ir_value **wrt = ARENA_ARRAY(&r->scratch, n + 1u, ir_value *);
-    r->reach = ARENA_ARRAY(&r->scratch, g->values.count + 1u, bool);
     /* The seed is one more value, and may be asked for. */
-    r->grad = ARENA_ARRAY(&r->scratch, g->values.count + 2u, ir_value *);
-    r->values = g->values.count;
-    if (!wrt || !r->reach || !r->grad)
+    r->values = g->values.count + 1;
+    r->reach = ARENA_ARRAY(&r->scratch, r->values + 1u, bool);
+    r->grad = ARENA_ARRAY(&r->scratch, r->values + 1u, ir_value *);
+    if (!r->reach || !r->grad)
         return error_memory(r->err, "a gradient graph");
-    TRY(find_wrt(g, n, names, wrt, r->err));
     for (uint32_t i = 0; i < n; i++)
         r->reach[wrt[i]->id] = true;
     diff_reach(g, r->reach);
     ir_value *loss = g->outputs.data[o->output];
     if (!ir_type_is_static(&loss->type))
         return error_set(r->err, TACIT_ERR_SHAPE, "the loss '%s' has no static shape", loss->name);
+    if (!diff_is_smooth(loss->type.dtype))
+        return error_set(r->err, TACIT_ERR_TYPE, "the loss '%s' is %s: it has no gradient",
+                         loss->name, tacit_dtype_text(loss->type.dtype));
     if (o->ones_seed && ir_shape_size(&loss->type.shape) != 1)
         return error_set(
             r->err, TACIT_ERR_SHAPE,
@@ -151,17 +101,16 @@ static tacit_status run(reverse *r, uint32_t n, const char *const *names,
             loss->name);
     uint32_t nodes = g->nodes.count;
     TRY(seed(r, loss, o));
-    for (uint32_t i = nodes; i-- > 0;)
-        TRY(visit(r, g->nodes.data[i]));
+    TRY(sweep(r, nodes));
     return set_outputs(r, loss, n, wrt, names, o);
 }
 
-tacit_status diff_prepare(ir_graph *g, tacit_error *err)
+tacit_status diff_prepare(ir_graph *g, uint32_t n, ir_value *const *wrt, tacit_error *err)
 {
     TRY(diff_inline_functions(g, "vjp", NULL, err));
     TRY(diff_spell_recurrences(g, err));
     TRY(diff_cut_scans(g, err));
-    return diff_decompose(g, has_vjp, err);
+    return diff_decompose(g, has_vjp, n, wrt, err);
 }
 
 tacit_status diff_reverse(ir_graph *g, uint32_t n_seeds, ir_value *const *outputs,
@@ -183,24 +132,28 @@ tacit_status diff_reverse(ir_graph *g, uint32_t n_seeds, ir_value *const *output
         r.grad[outputs[i]->id] = op_diff_add(&c, r.grad[outputs[i]->id], seeds[i]);
         status = c.status;
     }
-    uint32_t nodes = g->nodes.count;
-    for (uint32_t i = nodes; status == TACIT_OK && i-- > 0;)
-        status = visit(&r, g->nodes.data[i]);
+    if (status == TACIT_OK)
+        status = sweep(&r, g->nodes.count);
     for (uint32_t i = 0; status == TACIT_OK && i < n_wrt; i++)
         grads[i] = r.grad[wrt[i]->id];
     arena_free(&r.scratch);
     return status;
 }
 
-tacit_status diff_grad(ir_graph *g, uint32_t n, const char *const *wrt,
+tacit_status diff_grad(ir_graph *g, uint32_t n, const char *const *names,
                        const diff_grad_options *options, tacit_error *err)
 {
     if (options->output >= g->outputs.count)
         return error_set(err, TACIT_ERR_ARGUMENT, "the graph has no output %u", options->output);
-    TRY(diff_prepare(g, err));
     reverse r = {.graph = g, .err = err};
     arena_init(&r.scratch, g->memory->allocator);
-    tacit_status status = run(&r, n, wrt, options);
+    ir_value **wrt = ARENA_ARRAY(&r.scratch, n + 1u, ir_value *);
+    tacit_status status =
+        wrt ? diff_find_wrt(g, n, names, wrt, err) : error_memory(err, "a gradient graph");
+    if (status == TACIT_OK)
+        status = diff_prepare(g, n, wrt, err);
+    if (status == TACIT_OK)
+        status = run(&r, n, names, wrt, options);
     arena_free(&r.scratch);
     return status;
 }

@@ -18,11 +18,6 @@ static bool has_jvp(const op_def *op)
     return op->jvp || op->vjp || op->flags & OP_NOT_DIFFERENTIABLE;
 }
 
-static bool has_tangent(tacit_dtype dtype)
-{
-    return ir_dtype_is_float(dtype) || ir_dtype_classify(dtype) == IR_CLASS_COMPLEX;
-}
-
 static ir_value *tangent_of(const forward *f, const ir_value *v)
 {
     return v && v->id < f->tangents.count ? f->tangents.data[v->id] : NULL;
@@ -34,41 +29,6 @@ static tacit_status set_tangent(forward *f, const ir_value *v, ir_value *tangent
         if (!vec_push(&f->scratch, &f->tangents, NULL))
             return error_memory(f->err, "a tangent graph");
     f->tangents.data[v->id] = tangent;
-    return TACIT_OK;
-}
-
-/* Reverse sweep over nodes [first, last) from seeds[] (by value id) towards `target`. */
-static tacit_status sweep_back(forward *f, uint32_t first, uint32_t last, ir_value **grad,
-                               const bool *reach, uint32_t values)
-{
-    ir_graph *g = f->graph;
-    for (uint32_t i = last; i-- > first;) {
-        ir_node *n = g->nodes.data[i];
-        op_diff c = {.graph = g, .node = n, .err = f->err};
-        c.out_grad = ARENA_ARRAY(&f->scratch, n->n_outputs + 1u, ir_value *);
-        c.in_grad = ARENA_ARRAY(&f->scratch, n->n_inputs + 1u, ir_value *);
-        bool *wanted = ARENA_ARRAY(&f->scratch, n->n_inputs + 1u, bool);
-        if (!c.out_grad || !c.in_grad || !wanted)
-            return error_memory(f->err, "a tangent graph");
-        bool any = false;
-        for (uint32_t k = 0; k < n->n_outputs; k++) {
-            c.out_grad[k] = n->outputs[k] ? grad[n->outputs[k]->id] : NULL;
-            any |= c.out_grad[k] != NULL;
-        }
-        for (uint32_t k = 0; k < n->n_inputs; k++)
-            wanted[k] = n->inputs[k] && reach[n->inputs[k]->id];
-        if (!any)
-            continue;
-        c.wanted = wanted;
-        TRY(diff_vjp_node(&c));
-        for (uint32_t k = 0; k < n->n_inputs; k++) {
-            ir_value *v = n->inputs[k];
-            if (wanted[k] && c.in_grad[k] && v->id < values)
-                grad[v->id] = op_diff_add(&c, grad[v->id], c.in_grad[k]);
-        }
-        if (c.status != TACIT_OK)
-            return c.status;
-    }
     return TACIT_OK;
 }
 
@@ -108,7 +68,13 @@ static tacit_status transpose_twice(forward *f, op_diff *c, uint32_t out)
     for (uint32_t i = 0; i < n->n_inputs; i++)
         if (wanted[i] && c->in_grad[i])
             grad[c->in_grad[i]->id] = op_diff_add(c, grad[c->in_grad[i]->id], c->in_tangent[i]);
-    TRY(sweep_back(f, first, last, grad, reach, values));
+    diff_sweep s = {.graph = g,
+                    .scratch = &f->scratch,
+                    .reach = reach,
+                    .grad = grad,
+                    .values = values,
+                    .err = f->err};
+    TRY(diff_sweep_back(&s, first, last));
     c->out_tangent[out] = grad[u->id];
     return c->status;
 }
@@ -135,7 +101,7 @@ static tacit_status visit(forward *f, ir_node *n)
         if (!n->op->vjp && !diff_is_scan(n))
             return op_no_rule(n, "jvp", f->err);
         for (uint32_t i = 0; i < outputs; i++)
-            if (n->outputs[i] && has_tangent(n->outputs[i]->type.dtype))
+            if (n->outputs[i] && diff_is_smooth(n->outputs[i]->type.dtype))
                 TRY(transpose_twice(f, &c, i));
     }
     for (uint32_t i = 0; i < outputs; i++)
@@ -144,26 +110,19 @@ static tacit_status visit(forward *f, ir_node *n)
     return TACIT_OK;
 }
 
-static tacit_status add_tangent_inputs(forward *f, uint32_t n, const char *const *wrt)
+static tacit_status add_tangent_inputs(forward *f, uint32_t n, ir_value *const *wrt)
 {
     for (uint32_t i = 0; i < n; i++) {
-        ir_value *v = ir_value_find(f->graph, wrt[i]);
-        if (!v || v->producer)
-            return error_set(f->err, TACIT_ERR_ARGUMENT,
-                             "'%s' is not an input or weight of the graph", wrt[i]);
-        if (!has_tangent(v->type.dtype))
-            return error_set(f->err, TACIT_ERR_TYPE, "'%s' is %s: it has no tangent", wrt[i],
-                             tacit_dtype_text(v->type.dtype));
-        const char *name = arena_printf(f->graph->memory, "tangent_%s", wrt[i]);
-        ir_value *t = name ? ir_input_new(f->graph, name, &v->type) : NULL;
+        const char *name = arena_printf(f->graph->memory, "tangent_%s", wrt[i]->name);
+        ir_value *t = name ? ir_input_new(f->graph, name, &wrt[i]->type) : NULL;
         if (!t)
             return error_memory(f->err, "a tangent graph");
-        TRY(set_tangent(f, v, t));
+        TRY(set_tangent(f, wrt[i], t));
     }
     return TACIT_OK;
 }
 
-static tacit_status run(forward *f, uint32_t n, const char *const *wrt)
+static tacit_status run(forward *f, uint32_t n, ir_value *const *wrt)
 {
     ir_graph *g = f->graph;
     uint32_t nodes = g->nodes.count, outputs = g->outputs.count;
@@ -184,14 +143,24 @@ static tacit_status run(forward *f, uint32_t n, const char *const *wrt)
     return op_infer_graph(g, f->err);
 }
 
-tacit_status diff_jvp(ir_graph *g, uint32_t n, const char *const *wrt, tacit_error *err)
+static tacit_status prepare(ir_graph *g, uint32_t n, ir_value *const *wrt, tacit_error *err)
 {
     TRY(diff_inline_functions(g, "jvp", "vjp", err));
     TRY(diff_spell_recurrences(g, err));
-    TRY(diff_decompose(g, has_jvp, err));
+    return diff_decompose(g, has_jvp, n, wrt, err);
+}
+
+tacit_status diff_jvp(ir_graph *g, uint32_t n, const char *const *names, tacit_error *err)
+{
     forward f = {.graph = g, .err = err};
     arena_init(&f.scratch, g->memory->allocator);
-    tacit_status status = run(&f, n, wrt);
+    ir_value **wrt = ARENA_ARRAY(&f.scratch, n + 1u, ir_value *);
+    tacit_status status =
+        wrt ? diff_find_wrt(g, n, names, wrt, err) : error_memory(err, "a tangent graph");
+    if (status == TACIT_OK)
+        status = prepare(g, n, wrt, err);
+    if (status == TACIT_OK)
+        status = run(&f, n, wrt);
     arena_free(&f.scratch);
     return status;
 }

@@ -27,11 +27,6 @@ static int64_t list_at(const ir_node *node, const char *name, uint32_t i)
     return values && i < n ? values[i] : 0;
 }
 
-static bool is_smooth(const ir_value *v)
-{
-    return ir_dtype_is_float(v->type.dtype) || ir_dtype_classify(v->type.dtype) == IR_CLASS_COMPLEX;
-}
-
 bool diff_is_scan(const ir_node *n)
 {
     return n->type && n->op && strcmp(n->type, "Scan") == 0 && n->domain[0] == '\0';
@@ -215,7 +210,7 @@ static void add_states(backward *b, ir_value **sums)
     scan *s = &b->s;
     for (uint32_t k = 0; k < s->states; k++) {
         ir_value *formal = b->body->inputs.data[k];
-        if (!is_smooth(formal))
+        if (!diff_is_smooth(formal->type.dtype))
             continue;
         ir_value *from = c->out_grad[k] ? c->out_grad[k] : op_diff_zeros(c, &formal->type);
         ir_value *seed = fresh_input(b, "d_carry", &formal->type);
@@ -355,7 +350,7 @@ tacit_status diff_scan_vjp(op_diff *c)
     if (!b.body)
         return error_memory(c->err, "a scan");
     TRY(carries(c, s, kept));
-    TRY(diff_prepare(b.body, c->err));
+    TRY(diff_prepare(b.body, 0, NULL, c->err));
     add_states(&b, sums);
     add_xs(&b, kept);
     if (c->status != TACIT_OK)

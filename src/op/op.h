@@ -96,6 +96,10 @@ typedef tacit_status op_range_fn(op_range *c);
 typedef tacit_status op_secure_fn(op_secure *c);
 /* Replaces the node by simpler ones that compute the same (an ONNX function body). */
 typedef tacit_status op_decompose_fn(ir_graph *g, ir_node *node, tacit_error *err);
+/* The node's outputs in terms of ops that have derivatives. For the transforms alone: where the op
+ * itself is what should run, but its derivative is that of the simpler ones. Every output the node
+ * has must be given. */
+typedef tacit_status op_spell_fn(op_diff *c, ir_value **out);
 
 enum {
     OP_RANDOM = 1,       /* a new result on every run: never folded, never shared by CSE */
@@ -120,6 +124,7 @@ struct op_def {
     uint32_t inplace; /* bit k: output 0 may overwrite input k when it dies here, same bytes */
     op_lower_fn *lower;
     op_decompose_fn *decompose;
+    op_spell_fn *spell;
     op_vjp_fn *vjp;
     op_jvp_fn *jvp;
     op_batch_fn *batch;
