@@ -52,32 +52,84 @@ void file_map_drop(const file_map *m, const void *data, size_t size)
         (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
+/* A descriptor of a file that has no name yet: whatever ends the process, even SIGKILL, nothing is
+ * left behind. -1 where the file system or a missing /proc does not allow it. */
+static int open_nameless(const char *path)
+{
+    char *folder = strdup(path);
+    if (!folder)
+        return -1;
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        slash[slash == folder] = '\0';
+    int fd = access("/proc/self/fd", X_OK) == 0
+                 ? open(slash ? folder : ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666)
+                 : -1;
+    free(folder);
+    return fd;
+}
+
+/* "PATH.tmpN" under which no file exists; the file is made when `fd` is -1, else `fd` gets it. */
+static int give_temporary_name(file_writer *w, int fd)
+{
+    size_t room = strlen(w->path) + 24;
+    for (uint32_t i = 0; i < 1000; i++) {
+        snprintf(w->temporary, room, "%s.tmp%u-%u", w->path, (unsigned)getpid(), i);
+        int got = -1;
+        if (fd < 0) {
+            got = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        } else {
+            char link[40];
+            snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+            got = linkat(AT_FDCWD, link, AT_FDCWD, w->temporary, AT_SYMLINK_FOLLOW) == 0 ? fd : -1;
+        }
+        if (got >= 0 || errno != EEXIST)
+            return got;
+    }
+    return -1;
+}
+
+/* Devices and pipes are written to, never replaced by a file. */
+static bool is_special(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+static int open_for_writing(file_writer *w)
+{
+    if (is_special(w->path)) {
+        w->kind = FILE_WRITER_SPECIAL;
+        return open(w->path, O_WRONLY | O_CLOEXEC);
+    }
+    w->kind = FILE_WRITER_NAMELESS;
+    int fd = open_nameless(w->path);
+    if (fd >= 0)
+        return fd;
+    w->kind = FILE_WRITER_NAMED;
+    return give_temporary_name(w, -1);
+}
+
 tacit_status file_writer_open(file_writer *w, const char *path, tacit_error *err)
 {
     *w = (file_writer){0};
-    size_t length = strlen(path);
-    w->path = malloc(length + 1);
-    w->temporary = malloc(length + 12);
-    if (!w->path || !w->temporary) {
+    w->path = realpath(path, NULL); /* a symbolic link stays one, its target is replaced */
+    if (!w->path)
+        w->path = strdup(path);
+    w->temporary = w->path ? malloc(strlen(w->path) + 24) : NULL;
+    if (!w->temporary) {
         file_writer_abort(w);
         return error_memory(err, "file name");
     }
-    memcpy(w->path, path, length + 1);
-    memcpy(w->temporary, path, length);
-    memcpy(w->temporary + length, ".tmpXXXXXX", 11);
-    int fd = mkostemp(w->temporary, O_CLOEXEC);
-    if (fd >= 0) {
-        mode_t mask = umask(0);
-        umask(mask);
-        (void)fchmod(fd, 0666 & ~mask);
-        w->stream = fdopen(fd, "wb");
-    }
+    int fd = open_for_writing(w);
+    w->stream = fd >= 0 ? fdopen(fd, "wb") : NULL;
     if (w->stream)
         return TACIT_OK;
     int why = errno;
     if (fd >= 0) {
         close(fd);
-        unlink(w->temporary);
+        if (w->kind == FILE_WRITER_NAMED)
+            unlink(w->temporary);
     }
     file_writer_abort(w);
     return error_set(err, TACIT_ERR_IO, "cannot create '%s': %s", path, strerror(why));
@@ -90,20 +142,33 @@ tacit_status file_writer_write(file_writer *w, const void *data, size_t size, ta
     return error_set(err, TACIT_ERR_IO, "cannot write '%s': %s", w->path, strerror(errno));
 }
 
+/* 0, or the errno of the step that failed. */
+static int finish_stream(file_writer *w)
+{
+    if (fflush(w->stream) != 0)
+        return errno;
+    int fd = fileno(w->stream);
+    if (w->kind != FILE_WRITER_SPECIAL && fsync(fd) != 0)
+        return errno;
+    if (w->kind == FILE_WRITER_NAMELESS) {
+        if (give_temporary_name(w, fd) < 0)
+            return errno;
+        w->kind = FILE_WRITER_NAMED;
+    }
+    int closed = fclose(w->stream);
+    w->stream = NULL;
+    if (closed != 0)
+        return errno;
+    return w->kind == FILE_WRITER_NAMED && rename(w->temporary, w->path) != 0 ? errno : 0;
+}
+
 tacit_status file_writer_commit(file_writer *w, tacit_error *err)
 {
+    int why = finish_stream(w);
     tacit_status status = TACIT_OK;
-    bool flushed = fflush(w->stream) == 0 && fsync(fileno(w->stream)) == 0;
-    int why = errno;
-    bool closed = fclose(w->stream) == 0;
-    if (flushed && !closed)
-        why = errno;
-    w->stream = NULL;
-    bool written = flushed && closed;
-    if (!written || rename(w->temporary, w->path) != 0) {
-        if (written)
-            why = errno;
-        unlink(w->temporary);
+    if (why) {
+        if (w->kind == FILE_WRITER_NAMED)
+            unlink(w->temporary);
         status = error_set(err, TACIT_ERR_IO, "cannot write '%s': %s", w->path, strerror(why));
     }
     file_writer_abort(w);
@@ -114,7 +179,8 @@ void file_writer_abort(file_writer *w)
 {
     if (w->stream) {
         fclose(w->stream);
-        unlink(w->temporary);
+        if (w->kind == FILE_WRITER_NAMED)
+            unlink(w->temporary);
     }
     free(w->path);
     free(w->temporary);

@@ -20,15 +20,18 @@ void file_map_close(file_map *m);
  * resident set and come back from the file when touched. Harmless on memory not from file_map. */
 void file_map_drop(const file_map *m, const void *data, size_t size);
 
-/* A file written under a temporary name beside `path` and renamed by commit. */
+/* A file that appears whole by commit or not at all. Where the system allows it has no name before
+ * that, so that not even SIGKILL leaves a part; elsewhere it is called PATH.tmpN. */
 typedef struct file_writer {
     FILE *stream;
     char *path, *temporary;
+    enum { FILE_WRITER_NAMELESS, FILE_WRITER_NAMED, FILE_WRITER_SPECIAL } kind;
 } file_writer;
 
 tacit_status file_writer_open(file_writer *w, const char *path, tacit_error *err);
 tacit_status file_writer_write(file_writer *w, const void *data, size_t size, tacit_error *err);
-/* Flush, sync, rename. On failure the temporary file is removed and `path` is untouched. */
+/* Flush, sync, name. On failure nothing is left and `path` is untouched (a device or a pipe is
+ * simply written to). */
 tacit_status file_writer_commit(file_writer *w, tacit_error *err);
 void file_writer_abort(file_writer *w); /* safe after commit and on a zeroed writer */
 

@@ -9,7 +9,7 @@
 
 #include "tacit/tacit.h"
 
-enum { CLI_OK = 0, CLI_FAILURE = 1, CLI_USAGE = 2 };
+enum { CLI_OK = 0, CLI_FAILURE = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
 
 /* One file per subcommand; argv[0] is the command's name. */
 int cmd_bench(int argc, char **argv);
@@ -70,9 +70,13 @@ int cli_parse(const cli_usage *usage, int argc, char **argv, const char **positi
 void cli_complain(bool usage, const char *command, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Set when Ctrl-C was pressed; long commands look at it between steps. */
+/* Ctrl-C ends a command at once with CLI_INTERRUPTED: files appear whole or not at all, so there is
+ * nothing to tidy up. A command that has something to finish first (a checkpoint, children) calls
+ * cli_finish_first, looks at cli_interrupted between its steps and returns cli_stop. */
 extern volatile sig_atomic_t cli_interrupted;
 void cli_catch_interrupt(void);
+void cli_finish_first(void);
+#define cli_stop(...) (cli_complain(false, __VA_ARGS__), (int)CLI_INTERRUPTED)
 
 /* "1.5 GiB", "12.0 KiB" into a caller's buffer of 24 bytes; returns it. */
 const char *cli_bytes(uint64_t bytes, char *buffer);

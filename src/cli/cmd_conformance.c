@@ -427,7 +427,7 @@ static int run_folder(const arguments *a, const char *folder, const regex_t *onl
         p.limit_ns = (uint64_t)a->seconds * 1000000000u;
         p.limit_bytes = (uint64_t)a->megabytes << 20;
         bool ok = run_all(&p);
-        code = cli_interrupted ? cli_fail(command, "interrupted")
+        code = cli_interrupted ? cli_stop(command, "interrupted")
                : !ok           ? cli_fail(command, "cannot start a worker: %s", strerror(errno))
                                : report(a, &list);
     }
@@ -437,6 +437,7 @@ static int run_folder(const arguments *a, const char *folder, const regex_t *onl
 
 int cmd_conformance(int argc, char **argv)
 {
+    cli_finish_first();
     arguments a = {.seconds = 120, .megabytes = 8192};
     const cli_option options[] = {
         {"--only", CLI_STRING, &a.only, "REGEX", "only cases whose name matches"},

@@ -132,8 +132,6 @@ int cmd_run(int argc, char **argv)
         uint64_t start = clock_ns();
         code = cli_job_run(&job);
         ns = clock_ns() - start;
-        if (cli_interrupted && code < 0)
-            code = cli_fail("run", "interrupted");
     }
     if (code < 0 && dir)
         code = write_outputs(&job, dir);

@@ -315,7 +315,7 @@ static int sub_serve(int argc, char **argv)
     cli_job job = {0};
     tacit_secure *s = NULL;
     code = secure_open("secure serve", path, &h, &job, &s);
-    for (int64_t i = 0; code < 0 && i < queries && !cli_interrupted; i++) {
+    for (int64_t i = 0; code < 0 && i < queries; i++) {
         tacit_secure_report report;
         tacit_error err = {TACIT_OK, ""};
         if (tacit_secure_serve(s, &peer, &report, &err) != TACIT_OK)

@@ -314,8 +314,10 @@ static int run(trainer *t)
         return code;
     if (train(t, &accuracy) != TACIT_OK)
         return cli_fail("train", "%s", t->err.message);
+    if (cli_interrupted && !t->at.epoch)
+        return cli_stop("train", "interrupted before the first epoch was complete");
     if (cli_interrupted)
-        return cli_fail("train", "interrupted; --resume %s/checkpoint.safetensors goes on", t->out);
+        return cli_stop("train", "interrupted; --resume %s/checkpoint.safetensors goes on", t->out);
     if (write_results(t) != TACIT_OK)
         return cli_fail("train", "%s", t->err.message);
     if (t->json) {
@@ -348,6 +350,7 @@ static void release(trainer *t)
 
 int cmd_train(int argc, char **argv)
 {
+    cli_finish_first();
     trainer t = {
         .model = "convnet", .exec = "tasks", .epochs = 8, .batch = 50, .seed = 1, .rate = 2e-3};
     const cli_option options[] = {

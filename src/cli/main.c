@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The `tacit` command: finds the subcommand and runs it. */
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,6 +39,19 @@ static int print_help(FILE *out)
     return out == stdout ? CLI_OK : CLI_USAGE;
 }
 
+/* The command's exit code, or a failure when its output could not be written whole. */
+static int run_command(int (*run)(int argc, char **argv), int argc, char **argv)
+{
+    cli_catch_interrupt();
+    signal(SIGXFSZ, SIG_IGN); /* a file over the limit is an error of the write, with a message */
+    int code = run(argc, argv);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        int why = errno;
+        return cli_fail(argv[0], "cannot write standard output: %s", strerror(why));
+    }
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2)
@@ -49,10 +64,8 @@ int main(int argc, char **argv)
         return CLI_OK;
     }
     for (uint32_t i = 0; commands[i].name; i++)
-        if (strcmp(argv[1], commands[i].name) == 0) {
-            cli_catch_interrupt();
-            return commands[i].run(argc - 1, argv + 1);
-        }
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return run_command(commands[i].run, argc - 1, argv + 1);
     fprintf(stderr, "tacit: unknown command '%s'; 'tacit --help' lists them\n", argv[1]);
     return CLI_USAGE;
 }

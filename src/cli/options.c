@@ -5,17 +5,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 
 volatile sig_atomic_t cli_interrupted;
+static volatile sig_atomic_t finish_first;
 
 static void on_interrupt(int signal_number)
 {
+    static const char message[] = "tacit: interrupted\n";
     (void)signal_number;
-    /* The second Ctrl-C ends the program at once, for those in a hurry. */
-    if (cli_interrupted)
-        _Exit(130);
+    /* The second Ctrl-C ends every command at once, for those in a hurry. */
+    if (!finish_first || cli_interrupted) {
+        ssize_t written = write(STDERR_FILENO, message, sizeof message - 1);
+        (void)written; /* nobody is left to tell */
+        _exit(CLI_INTERRUPTED);
+    }
     cli_interrupted = 1;
 }
 
@@ -23,6 +29,11 @@ void cli_catch_interrupt(void)
 {
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &action, NULL);
+}
+
+void cli_finish_first(void)
+{
+    finish_first = 1;
 }
 
 void cli_complain(bool usage, const char *command, const char *format, ...)

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tacit secure demo: dealer, server and client as three processes on this machine. */
+#include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/secure.h"
 
 typedef struct demo {
-    char dir[64], arch[96], server[96], client[96], certs[96], address[64];
+    char dir[480], arch[512], server[512], client[512], certs[512], address[64];
     cli_job job;
     tacit_secure *owner, *other;
     tacit_tensor *secure, *sim;
@@ -65,10 +68,27 @@ static int serve_process(const demo *d)
     return CLI_OK;
 }
 
+/* Forks; the child does `work` and ends by Ctrl-C or with its parent. */
+static pid_t start(int (*work)(const demo *d), const demo *d)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        signal(SIGINT, SIG_DFL);
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        _exit(work(d));
+    }
+    return pid;
+}
+
 static int wait_for(pid_t pid, const char *who)
 {
     int status = 0;
-    if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    while (pid > 0 && waitpid(pid, &status, 0) != pid)
+        if (errno != EINTR || cli_interrupted)
+            kill(pid, SIGTERM);
+    if (cli_interrupted)
+        return cli_stop("secure demo", "interrupted");
+    if (pid < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
         return cli_fail("secure demo", "the %s failed", who);
     return -1;
 }
@@ -122,9 +142,14 @@ static int ask(demo *d, int64_t run)
 static int demo_files(demo *d)
 {
     tacit_error err = {TACIT_OK, ""};
-    snprintf(d->dir, sizeof d->dir, "/tmp/tacit-demo-XXXXXX");
-    if (!mkdtemp(d->dir))
-        return cli_fail("secure demo", "cannot make a folder in /tmp");
+    const char *temporary = getenv("TMPDIR");
+    temporary = temporary && *temporary ? temporary : "/tmp";
+    if ((size_t)snprintf(d->dir, sizeof d->dir, "%s/tacit-demo-XXXXXX", temporary) >= sizeof d->dir)
+        return cli_fail("secure demo", "TMPDIR is too long");
+    if (!mkdtemp(d->dir)) {
+        d->dir[0] = '\0';
+        return cli_fail("secure demo", "cannot make a folder in %s", temporary);
+    }
     snprintf(d->arch, sizeof d->arch, "%s/arch.tacit", d->dir);
     snprintf(d->server, sizeof d->server, "%s/s.key", d->dir);
     snprintf(d->client, sizeof d->client, "%s/c.key", d->dir);
@@ -148,19 +173,16 @@ static int demo_run(demo *d)
         return cli_fail("secure demo", "out of memory");
     printf("strip: done, hash agreed\n");
     fflush(stdout);
-    pid_t dealer = fork();
-    if (dealer == 0)
-        _exit(deal_process(d));
-    code = wait_for(dealer, "dealer");
+    code = wait_for(start(deal_process, d), "dealer");
     if (code >= 0)
         return code;
     printf("deal: %lld runs\n", (long long)d->runs);
     fflush(stdout);
-    pid_t server = fork();
-    if (server == 0)
-        _exit(serve_process(d));
-    for (int64_t run = 0; run < d->runs && code < 0; run++)
+    pid_t server = start(serve_process, d);
+    for (int64_t run = 0; run < d->runs && code < 0 && !cli_interrupted; run++)
         code = ask(d, run);
+    if (server > 0 && (code >= 0 || cli_interrupted))
+        kill(server, SIGTERM); /* it would wait for the questions that do not come */
     int served = wait_for(server, "server");
     return code >= 0 ? code : served;
 }
@@ -186,6 +208,7 @@ int secure_demo(int argc, char **argv)
         return code;
     if (d.runs < 1 || d.runs > 10000)
         return cli_usage_error("secure demo", "--runs is 1..10000");
+    cli_finish_first(); /* the folder with the keys is removed in every case */
     d.seed = h.dither ? 20250101 : 0;
     code = secure_open("secure demo", path, &h, &d.job, &d.owner);
     if (code < 0)
