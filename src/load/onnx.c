@@ -74,13 +74,9 @@ static tacit_status scan_model(onnx_reader *r, wire_span proto, model_proto *m)
 {
     wire w = wire_open(proto, "model");
     wire_field f;
-    bool more;
-    for (;;) {
-        TRY(wire_next(&w, &f, &more, r->err));
-        if (!more)
-            break;
+    while (wire_next(&w, &f, r->err))
         TRY(model_field(r, &w, &f, m));
-    }
+    TRY(wire_status(&w));
     if (!m->has_graph)
         return error_set(r->err, TACIT_ERR_FORMAT, "no graph in it: not an ONNX model");
     if (m->ir_version < ONNX_MIN_IR || m->ir_version > ONNX_MAX_IR)
@@ -154,13 +150,10 @@ bool load_onnx_probe(const void *data, size_t size)
 {
     wire w = wire_open((wire_span){data, size}, "model");
     wire_field f;
-    bool more, graph = false, version = false;
-    for (;;) {
-        if (wire_next(&w, &f, &more, NULL) != TACIT_OK)
-            return false;
-        if (!more)
-            return graph && version;
+    bool graph = false, version = false;
+    while (wire_next(&w, &f, NULL)) {
         graph |= f.number == 7 && f.type == WIRE_BYTES;
         version |= f.number == 1 && f.type == WIRE_VARINT;
     }
+    return wire_status(&w) == TACIT_OK && graph && version;
 }

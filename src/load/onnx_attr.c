@@ -110,13 +110,9 @@ static tacit_status scan_attr(onnx_reader *r, wire_span proto, attr_proto *a)
     *a = (attr_proto){.all = proto, .name = "", .reference = ""};
     wire w = wire_open(proto, "attribute");
     wire_field f;
-    bool more;
-    for (;;) {
-        TRY(wire_next(&w, &f, &more, r->err));
-        if (!more)
-            break;
+    while (wire_next(&w, &f, r->err))
         TRY(attr_field(r, &w, &f, a));
-    }
+    TRY(wire_status(&w));
     if (!*a->name)
         return error_set(r->err, TACIT_ERR_FORMAT, "an attribute has no name");
     if (a->type == TYPE_UNDEFINED)
@@ -136,11 +132,7 @@ static tacit_status number_list(onnx_reader *r, const attr_proto *a, ir_attr *ou
         return error_memory(r->err, "a list of numbers");
     wire w = wire_open(a->all, "attribute");
     wire_field f;
-    bool more;
-    for (;;) {
-        TRY(wire_next(&w, &f, &more, r->err));
-        if (!more)
-            break;
+    while (wire_next(&w, &f, r->err)) {
         wire_packed p;
         uint64_t value;
         if (f.number != (ints ? 8u : 7u))
@@ -156,6 +148,7 @@ static tacit_status number_list(onnx_reader *r, const attr_proto *a, ir_attr *ou
                 floats[k++] = single;
         }
     }
+    TRY(wire_status(&w));
     out->kind = ints ? IR_ATTR_INTS : IR_ATTR_FLOATS;
     out->count = (uint32_t)n;
     if (ints)

@@ -36,15 +36,12 @@ tacit_status onnx_external_entry(onnx_reader *r, wire_span entry, onnx_external 
 {
     wire w = wire_open(entry, "external data entry");
     wire_field f;
-    bool more;
     wire_span key = {0}, value = {0};
-    for (;;) {
-        TRY(wire_next(&w, &f, &more, r->err));
-        if (!more)
-            break;
+    while (wire_next(&w, &f, r->err)) {
         if (f.number == 1 || f.number == 2)
             TRY(wire_bytes(&w, &f, f.number == 1 ? &key : &value, r->err));
     }
+    TRY(wire_status(&w));
     if (span_is(key, "location"))
         out->location = value;
     else if (span_is(key, "offset"))

@@ -10,18 +10,15 @@ tacit_status onnx_opset(onnx_reader *r, wire_span proto, onnx_opsets *list)
 {
     wire w = wire_open(proto, "opset import");
     wire_field f;
-    bool more;
     wire_span domain = {0};
     ir_opset opset = {0};
-    for (;;) {
-        TRY(wire_next(&w, &f, &more, r->err));
-        if (!more)
-            break;
+    while (wire_next(&w, &f, r->err)) {
         if (f.number == 1)
             TRY(wire_bytes(&w, &f, &domain, r->err));
         if (f.number == 2)
             TRY(wire_int(&w, &f, &opset.version, r->err));
     }
+    TRY(wire_status(&w));
     TRY(onnx_text(r, domain, &opset.domain));
     opset.domain = onnx_domain(opset.domain);
     if (!*opset.domain && (opset.version < ONNX_MIN_OPSET || opset.version > ONNX_MAX_OPSET))
@@ -77,13 +74,9 @@ static tacit_status scan_function(onnx_reader *r, wire_span proto, function_prot
     *p = (function_proto){0};
     wire w = wire_open(proto, "function");
     wire_field f;
-    bool more;
-    for (;;) {
-        TRY(wire_next(&w, &f, &more, r->err));
-        if (!more)
-            return TACIT_OK;
+    while (wire_next(&w, &f, r->err))
         TRY(function_field(r, &w, &f, p));
-    }
+    return wire_status(&w);
 }
 
 static const char *function_key(const onnx_reader *r, const char *domain, const char *name,

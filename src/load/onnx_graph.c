@@ -110,13 +110,9 @@ static tacit_status scan_node(onnx_reader *r, wire_span proto, node_proto *n)
     *n = (node_proto){.type = "", .domain = "", .overload = "", .name = ""};
     wire w = wire_open(proto, "node");
     wire_field f;
-    bool more;
-    for (;;) {
-        TRY(wire_next(&w, &f, &more, r->err));
-        if (!more)
-            break;
+    while (wire_next(&w, &f, r->err))
         TRY(node_field(r, &w, &f, n));
-    }
+    TRY(wire_status(&w));
     if (!*n->type)
         return error_set(r->err, TACIT_ERR_FORMAT, "node '%s' has no operator", n->name);
     if (++r->nodes > ONNX_MAX_NODES)
@@ -349,11 +345,7 @@ static tacit_status scan_graph(onnx_reader *r, wire_span proto, graph_proto *g)
     *g = (graph_proto){0};
     wire w = wire_open(proto, "graph");
     wire_field f;
-    bool more;
-    for (;;) {
-        TRY(wire_next(&w, &f, &more, r->err));
-        if (!more)
-            return TACIT_OK;
+    while (wire_next(&w, &f, r->err)) {
         wire_span bytes;
         onnx_spans *list = f.number == 1    ? &g->nodes
                            : f.number == 5  ? &g->initializers
@@ -372,6 +364,7 @@ static tacit_status scan_graph(onnx_reader *r, wire_span proto, graph_proto *g)
         if (!vec_push(r->scratch, list, bytes))
             return error_memory(r->err, "a graph");
     }
+    return wire_status(&w);
 }
 
 static tacit_status add_initializers(onnx_reader *r, onnx_scope *scope, const onnx_spans *protos,

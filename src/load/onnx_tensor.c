@@ -77,13 +77,9 @@ static tacit_status scan_tensor(onnx_reader *r, wire_span proto, tensor_proto *t
     *t = (tensor_proto){.all = proto, .name = ""};
     wire w = wire_open(proto, "tensor");
     wire_field f;
-    bool more;
-    for (;;) {
-        TRY(wire_next(&w, &f, &more, r->err));
-        if (!more)
-            break;
+    while (wire_next(&w, &f, r->err))
         TRY(tensor_field(r, &w, &f, t));
-    }
+    TRY(wire_status(&w));
     ir_type type = {.kind = IR_TENSOR, .dtype = t->dtype, .shape = t->shape};
     size_t bytes;
     if (t->dtype == TACIT_DTYPE_NONE)
@@ -161,14 +157,10 @@ static tacit_status measure_typed(onnx_reader *r, const tensor_proto *t, typed_f
 {
     wire w = wire_open(t->all, "tensor");
     wire_field f;
-    bool more;
     uint32_t pieces = 0;
     *bytes = 0;
     *lone = (wire_span){0};
-    for (;;) {
-        TRY(wire_next(&w, &f, &more, r->err));
-        if (!more)
-            break;
+    while (wire_next(&w, &f, r->err)) {
         if (f.number != kind.number)
             continue;
         wire_packed p;
@@ -179,6 +171,7 @@ static tacit_status measure_typed(onnx_reader *r, const tensor_proto *t, typed_f
         *bytes += n * kind.width; /* n is bounded by the file's size */
         *lone = pieces++ == 0 && f.type == WIRE_BYTES ? f.bytes : (wire_span){0};
     }
+    TRY(wire_status(&w));
     if (kind.element == WIRE_VARINT)
         *lone = (wire_span){0};
     return TACIT_OK;
@@ -189,11 +182,7 @@ static tacit_status fill_typed(onnx_reader *r, const tensor_proto *t, typed_fiel
 {
     wire w = wire_open(t->all, "tensor");
     wire_field f;
-    bool more;
-    for (;;) {
-        TRY(wire_next(&w, &f, &more, r->err));
-        if (!more)
-            return TACIT_OK;
+    while (wire_next(&w, &f, r->err)) {
         if (f.number != kind.number)
             continue;
         wire_packed p;
@@ -204,6 +193,7 @@ static tacit_status fill_typed(onnx_reader *r, const tensor_proto *t, typed_fiel
             to += kind.width;
         }
     }
+    return wire_status(&w);
 }
 
 static tacit_status make(onnx_reader *r, const tensor_proto *t, ir_tensor *out)
@@ -225,12 +215,8 @@ static tacit_status read_strings(onnx_reader *r, const tensor_proto *t, ir_tenso
     for (int walk = 0; walk < 2; walk++) {
         wire w = wire_open(t->all, "tensor");
         wire_field f;
-        bool more;
         int64_t n = 0;
-        for (;;) {
-            TRY(wire_next(&w, &f, &more, r->err));
-            if (!more)
-                break;
+        while (wire_next(&w, &f, r->err)) {
             if (f.number != 6)
                 continue;
             wire_span bytes;
@@ -239,6 +225,7 @@ static tacit_status read_strings(onnx_reader *r, const tensor_proto *t, ir_tenso
                 ((ir_string *)out->data)[n] = (ir_string){(const char *)bytes.data, bytes.size};
             n++;
         }
+        TRY(wire_status(&w));
         if (n != t->count)
             return error_set(r->err, TACIT_ERR_FORMAT, "needs %lld strings but has %lld",
                              (long long)t->count, (long long)n);
@@ -341,12 +328,8 @@ static tacit_status scan_sparse(onnx_reader *r, wire_span proto, sparse_proto *s
     *s = (sparse_proto){.name = ""};
     wire w = wire_open(proto, "sparse tensor");
     wire_field f;
-    bool more;
-    for (;;) {
+    while (wire_next(&w, &f, r->err)) {
         wire_span bytes;
-        TRY(wire_next(&w, &f, &more, r->err));
-        if (!more)
-            break;
         if (f.number == 3)
             TRY(read_dims(r, &w, &f, &s->shape));
         if (f.number != 1 && f.number != 2)
@@ -359,6 +342,7 @@ static tacit_status scan_sparse(onnx_reader *r, wire_span proto, sparse_proto *s
         s->has_values |= f.number == 1;
         s->has_indices |= f.number == 2;
     }
+    TRY(wire_status(&w));
     bool one_d = s->indices.shape.rank == 1, two_d = s->indices.shape.rank == 2;
     if (!s->has_values || !s->has_indices || s->values.shape.rank != 1 ||
         s->indices.dtype != TACIT_I64 || !(one_d || two_d) ||
@@ -426,11 +410,7 @@ static tacit_status sequence_value(onnx_reader *r, wire_span proto, ir_tensor *o
     VEC(ir_tensor) items = {0};
     wire w = wire_open(proto, "sequence");
     wire_field f;
-    bool more;
-    for (;;) {
-        TRY(wire_next(&w, &f, &more, r->err));
-        if (!more)
-            break;
+    while (wire_next(&w, &f, r->err)) {
         wire_span bytes;
         ir_tensor item;
         if (f.number < 3 || f.number > 7)
@@ -444,6 +424,7 @@ static tacit_status sequence_value(onnx_reader *r, wire_span proto, ir_tensor *o
         if (!vec_push(r->memory, &items, item))
             return error_memory(r->err, "a sequence");
     }
+    TRY(wire_status(&w));
     *out = (ir_tensor){.kind = IR_SEQUENCE, .shape.rank = -1, .present = true};
     out->items = items.data;
     out->count = items.count;
@@ -456,11 +437,7 @@ static tacit_status optional_value(onnx_reader *r, wire_span proto, ir_kind kind
     *out = (ir_tensor){.kind = kind, .shape.rank = -1};
     wire w = wire_open(proto, "optional");
     wire_field f;
-    bool more;
-    for (;;) {
-        TRY(wire_next(&w, &f, &more, r->err));
-        if (!more)
-            return TACIT_OK;
+    while (wire_next(&w, &f, r->err)) {
         wire_span bytes;
         if (f.number != 3 && f.number != 5)
             continue;
@@ -472,6 +449,7 @@ static tacit_status optional_value(onnx_reader *r, wire_span proto, ir_kind kind
         out->kind = f.number == 3 ? IR_OPTIONAL : IR_OPTIONAL_SEQUENCE;
         out->present = true;
     }
+    return wire_status(&w);
 }
 
 tacit_status load_onnx_value(const void *data, size_t size, ir_kind kind, arena *memory,

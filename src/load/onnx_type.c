@@ -42,13 +42,10 @@ static tacit_status dim(onnx_reader *r, wire_span proto, onnx_dims dims, const c
 {
     wire w = wire_open(proto, "dimension");
     wire_field f;
-    bool more, is_number = false;
+    bool is_number = false;
     int64_t value = 0;
     wire_span name = {0};
-    for (;;) {
-        TRY(wire_next(&w, &f, &more, r->err));
-        if (!more)
-            break;
+    while (wire_next(&w, &f, r->err)) {
         if (f.number == 1) {
             TRY(wire_int(&w, &f, &value, r->err));
             is_number = true;
@@ -57,6 +54,7 @@ static tacit_status dim(onnx_reader *r, wire_span proto, onnx_dims dims, const c
             is_number = false;
         }
     }
+    TRY(wire_status(&w));
     if (shape->rank == IR_MAX_RANK)
         return error_set(r->err, TACIT_ERR_LIMIT, "'%s' has more than %d dimensions", owner,
                          IR_MAX_RANK);
@@ -77,17 +75,14 @@ static tacit_status shape_proto(onnx_reader *r, wire_span proto, onnx_dims dims,
     *out = (ir_shape){.rank = 0};
     wire w = wire_open(proto, "shape");
     wire_field f;
-    bool more;
-    for (;;) {
-        TRY(wire_next(&w, &f, &more, r->err));
-        if (!more)
-            break;
+    while (wire_next(&w, &f, r->err)) {
         wire_span bytes;
         if (f.number != 1)
             continue;
         TRY(wire_bytes(&w, &f, &bytes, r->err));
         TRY(dim(r, bytes, dims, owner, out));
     }
+    TRY(wire_status(&w));
     int64_t count;
     ir_shape known = {.rank = 0};
     for (int32_t i = 0; i < out->rank; i++)
@@ -106,11 +101,7 @@ static tacit_status tensor_type(onnx_reader *r, wire_span proto, onnx_dims dims,
     *out = (ir_type){.kind = IR_TENSOR, .shape.rank = -1};
     wire w = wire_open(proto, "tensor type");
     wire_field f;
-    bool more;
-    for (;;) {
-        TRY(wire_next(&w, &f, &more, r->err));
-        if (!more)
-            return TACIT_OK;
+    while (wire_next(&w, &f, r->err)) {
         wire_span bytes;
         int64_t code;
         if (f.number == 1) {
@@ -124,6 +115,7 @@ static tacit_status tensor_type(onnx_reader *r, wire_span proto, onnx_dims dims,
             TRY(shape_proto(r, bytes, dims, owner, &out->shape));
         }
     }
+    return wire_status(&w);
 }
 
 static tacit_status type_at(onnx_reader *r, wire_span proto, onnx_dims dims, const char *owner,
@@ -136,17 +128,14 @@ static tacit_status element_type(onnx_reader *r, wire_span proto, uint32_t numbe
     *out = (ir_type){.kind = IR_TENSOR, .shape.rank = -1};
     wire w = wire_open(proto, "element type");
     wire_field f;
-    bool more;
-    for (;;) {
-        TRY(wire_next(&w, &f, &more, r->err));
-        if (!more)
-            return TACIT_OK;
+    while (wire_next(&w, &f, r->err)) {
         wire_span bytes;
         if (f.number != number)
             continue;
         TRY(wire_bytes(&w, &f, &bytes, r->err));
         TRY(type_at(r, bytes, dims, owner, depth + 1, out));
     }
+    return wire_status(&w);
 }
 
 static tacit_status type_case(onnx_reader *r, uint32_t number, wire_span bytes, onnx_dims dims,
@@ -186,17 +175,14 @@ static tacit_status type_at(onnx_reader *r, wire_span proto, onnx_dims dims, con
     *out = (ir_type){.kind = IR_TENSOR, .shape.rank = -1};
     wire w = wire_open(proto, "type");
     wire_field f;
-    bool more;
-    for (;;) {
-        TRY(wire_next(&w, &f, &more, r->err));
-        if (!more)
-            return TACIT_OK;
+    while (wire_next(&w, &f, r->err)) {
         wire_span bytes;
         if (f.number == 6)
             continue; /* denotation */
         TRY(wire_bytes(&w, &f, &bytes, r->err));
         TRY(type_case(r, f.number, bytes, dims, owner, depth, out));
     }
+    return wire_status(&w);
 }
 
 tacit_status onnx_type(onnx_reader *r, wire_span proto, onnx_dims dims, const char *owner,
@@ -210,14 +196,10 @@ tacit_status onnx_value_info(onnx_reader *r, wire_span proto, onnx_dims dims, co
 {
     wire w = wire_open(proto, "value info");
     wire_field f;
-    bool more;
     wire_span text = {0}, type_proto = {0};
     *has_type = false;
     *type = (ir_type){.kind = IR_TENSOR, .shape.rank = -1};
-    for (;;) {
-        TRY(wire_next(&w, &f, &more, r->err));
-        if (!more)
-            break;
+    while (wire_next(&w, &f, r->err)) {
         if (f.number == 1)
             TRY(wire_bytes(&w, &f, &text, r->err));
         if (f.number == 2) {
@@ -225,6 +207,7 @@ tacit_status onnx_value_info(onnx_reader *r, wire_span proto, onnx_dims dims, co
             *has_type = true;
         }
     }
+    TRY(wire_status(&w));
     TRY(onnx_text(r, text, name));
     return *has_type ? onnx_type(r, type_proto, dims, *name, type) : TACIT_OK;
 }

@@ -7,8 +7,8 @@ wire wire_open(wire_span message, const char *what)
 {
     static const uint8_t none;
     if (!message.data)
-        return (wire){&none, &none, what};
-    return (wire){message.data, message.data + message.size, what};
+        return (wire){.at = &none, .end = &none, .what = what};
+    return (wire){.at = message.data, .end = message.data + message.size, .what = what};
 }
 
 /* At most ten bytes; bits beyond 64 are refused rather than dropped. */
@@ -70,11 +70,8 @@ static bool read_payload(wire *w, wire_field *f)
     return false;
 }
 
-tacit_status wire_next(wire *w, wire_field *f, bool *more, tacit_error *err)
+static tacit_status read_field(wire *w, wire_field *f, tacit_error *err)
 {
-    *more = w->at < w->end;
-    if (!*more)
-        return TACIT_OK;
     uint64_t tag;
     if (!read_varint(&w->at, w->end, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
         return error_set(err, TACIT_ERR_FORMAT, "%s: malformed field tag", w->what);
@@ -84,6 +81,19 @@ tacit_status wire_next(wire *w, wire_field *f, bool *more, tacit_error *err)
         return error_set(err, TACIT_ERR_FORMAT, "%s: field %u has wire type %u, which is not used",
                          w->what, f->number, (unsigned)(tag & 7));
     return read_payload(w, f) ? TACIT_OK : cut_short(w, f->number, err);
+}
+
+bool wire_next(wire *w, wire_field *f, tacit_error *err)
+{
+    if (w->status != TACIT_OK || w->at == w->end)
+        return false;
+    w->status = read_field(w, f, err);
+    return w->status == TACIT_OK;
+}
+
+tacit_status wire_status(const wire *w)
+{
+    return w->status;
 }
 
 static tacit_status wrong_type(const wire *w, const wire_field *f, tacit_error *err)

@@ -35,11 +35,14 @@ typedef struct wire_field {
 typedef struct wire {
     const uint8_t *at, *end;
     const char *what; /* the message's name, for errors */
+    tacit_status status;
 } wire;
 
 wire wire_open(wire_span message, const char *what);
-/* The next field into *f; *more false at the end of the message. */
-tacit_status wire_next(wire *w, wire_field *f, bool *more, tacit_error *err);
+/* The next field into *f; false at the end of the message or at a malformed field. Which of the two
+ * it was, wire_status says after the loop. */
+bool wire_next(wire *w, wire_field *f, tacit_error *err);
+tacit_status wire_status(const wire *w);
 
 /* The field as one of these, or the error that names message and field. */
 tacit_status wire_bytes(const wire *w, const wire_field *f, wire_span *out, tacit_error *err);

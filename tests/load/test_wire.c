@@ -19,7 +19,8 @@ static tacit_status next(const char *bytes, size_t size, wire_field *f, bool *mo
 {
     wire w = wire_open((wire_span){(const uint8_t *)bytes, size}, "test");
     tacit_error err = {0};
-    tacit_status status = wire_next(&w, f, more, &err);
+    *more = wire_next(&w, f, &err);
+    tacit_status status = wire_status(&w);
     if (status != TACIT_OK)
         assert_non_null(strstr(err.message, "test: "));
     return status;
@@ -75,19 +76,18 @@ static void what_is_written_is_read(void **state)
     wire_end(&b, start);
     wire w = wire_open((wire_span){(const uint8_t *)b.data, b.length}, "test");
     wire_field f;
-    bool more;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         int64_t got;
-        assert_int_equal(wire_next(&w, &f, &more, NULL), TACIT_OK);
+        assert_true(wire_next(&w, &f, NULL));
         assert_int_equal(f.number, i + 1);
         assert_int_equal(wire_int(&w, &f, &got, NULL), TACIT_OK);
         assert_true(got == numbers[i]);
     }
-    assert_int_equal(wire_next(&w, &f, &more, NULL), TACIT_OK);
+    assert_true(wire_next(&w, &f, NULL));
     assert_int_equal(f.number, 100);
     assert_int_equal(f.bytes.size, 500);
-    assert_int_equal(wire_next(&w, &f, &more, NULL), TACIT_OK);
-    assert_false(more);
+    assert_false(wire_next(&w, &f, NULL));
+    assert_int_equal(wire_status(&w), TACIT_OK);
     sbuf_free(&b);
 }
 
@@ -99,14 +99,11 @@ static wire_span nth(wire_span message, uint32_t number, size_t n)
 {
     wire w = wire_open(message, "message");
     wire_field f;
-    bool more;
-    for (;;) {
-        assert_int_equal(wire_next(&w, &f, &more, NULL), TACIT_OK);
-        if (!more)
-            return (wire_span){0};
+    while (wire_next(&w, &f, NULL))
         if (f.number == number && f.type == WIRE_BYTES && n-- == 0)
             return f.bytes;
-    }
+    assert_int_equal(wire_status(&w), TACIT_OK);
+    return (wire_span){0};
 }
 
 static void same_text(wire_span got, const char *want)
@@ -172,15 +169,11 @@ static void same_attribute(wire_span got, const Peer__Attribute *p)
 {
     wire w = wire_open(got, "attribute");
     wire_field f;
-    bool more;
     size_t n_ints = 0, n_floats = 0;
     same_text(nth(got, 1, 0), p->name);
-    for (;;) {
+    while (wire_next(&w, &f, NULL)) {
         wire_packed list;
         uint64_t value;
-        assert_int_equal(wire_next(&w, &f, &more, NULL), TACIT_OK);
-        if (!more)
-            break;
         if (f.number == 3)
             assert_true((int64_t)f.value == p->i);
         if (f.number != 7 && f.number != 8)
@@ -223,12 +216,8 @@ static void same_graph(wire_span got, const Peer__Graph *p)
     /* One walk, not nth: light models have hundreds of nodes. */
     wire w = wire_open(got, "graph");
     wire_field f;
-    bool more;
     size_t node = 0, weight = 0, input = 0, output = 0;
-    for (;;) {
-        assert_int_equal(wire_next(&w, &f, &more, NULL), TACIT_OK);
-        if (!more)
-            break;
+    while (wire_next(&w, &f, NULL)) {
         if (f.number == 1)
             same_node(f.bytes, p->node[node++]);
         if (f.number == 5)
@@ -238,6 +227,7 @@ static void same_graph(wire_span got, const Peer__Graph *p)
         if (f.number == 12)
             same_text(nth(f.bytes, 1, 0), p->output[output++]->name);
     }
+    assert_int_equal(wire_status(&w), TACIT_OK);
     assert_int_equal(node, p->n_node);
     assert_int_equal(weight, p->n_initializer);
     assert_int_equal(input, p->n_input);
