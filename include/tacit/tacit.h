@@ -174,6 +174,16 @@ typedef struct tacit_dim {
     int64_t value;
 } tacit_dim;
 
+/* Gradients that compute parts of the forward pass again instead of keeping all of it: by hand, the
+ * values to keep (what lies between them is computed again), or by a budget for activations and
+ * gradients, the arena of the compiled model: the fewest checkpoints that meet it are chosen, and
+ * TACIT_ERR_LIMIT says how far one can get. tacit Checkpoint nodes in the model count too. */
+typedef struct tacit_remat {
+    const char *const *checkpoints; /* names of values */
+    uint32_t n_checkpoints;
+    uint64_t memory_budget; /* bytes; 0: none. Not together with checkpoints */
+} tacit_remat;
+
 /* Transforms make a new model from a model: an ordinary graph that can be compiled, saved, shown or
  * transformed again. Symbolic dimensions must be bound (`dims`), since rules read shapes. */
 typedef struct tacit_grad_options {
@@ -184,6 +194,7 @@ typedef struct tacit_grad_options {
     int seed_ones;   /* the loss is one number and seeded with 1; otherwise the new model has an
                         input d_output of the loss's shape */
     const tacit_log *log;
+    tacit_remat remat;
 } tacit_grad_options;
 
 /* Reverse mode: gradients with respect to the inputs or weights named in `wrt`, in that order. */
@@ -204,6 +215,7 @@ typedef struct tacit_train_options {
     double clip_norm;             /* longest allowed gradient, all parameters together; 0: any */
     double loss_scale;            /* for f16; 0: none. A step that overflows changes nothing */
     const tacit_log *log;
+    tacit_remat remat;
 } tacit_train_options;
 
 /* Inputs: the model's, the parameters (inputs or weights of the model, by name), learning_rate,

@@ -9,10 +9,12 @@
 #include "op/diff.h"
 
 typedef struct diff_grad_options {
-    uint32_t output; /* which graph output is the loss */
-    bool with_loss;  /* outputs: [loss, gradients…] instead of [gradients…] */
-    bool ones_seed;  /* seed the loss with ones instead of an input named d_output */
-    double seed;     /* with ones_seed: this number instead of one; 0 means one */
+    uint32_t output;                /* which graph output is the loss */
+    bool with_loss;                 /* outputs: [loss, gradients…] instead of [gradients…] */
+    bool ones_seed;                 /* seed the loss with ones instead of an input named d_output */
+    double seed;                    /* with ones_seed: this number instead of one; 0 means one */
+    const char *const *checkpoints; /* values to keep; what lies between is computed again */
+    uint32_t n_checkpoints;
     const tacit_log *log;
 } diff_grad_options;
 
@@ -30,6 +32,8 @@ typedef struct diff_train_options {
     double weight_decay;          /* AdamW: decoupled; otherwise added to gradients */
     double clip_norm;             /* of all gradients together; 0: not clipped */
     double loss_scale; /* 0: none; steps whose scaled gradients overflow change nothing */
+    const char *const *checkpoints; /* as for diff_grad */
+    uint32_t n_checkpoints;
     const tacit_log *log;
 } diff_train_options;
 
@@ -73,6 +77,7 @@ typedef struct diff_sweep {
     const bool *reach;
     ir_value **grad; /* NULL: zero */
     uint32_t values;
+    struct diff_remat *remat; /* NULL: nothing is computed again */
     tacit_error *err;
 } diff_sweep;
 tacit_status diff_sweep_back(const diff_sweep *s, uint32_t first, uint32_t last);
@@ -90,6 +95,29 @@ tacit_status diff_reverse(ir_graph *g, uint32_t n_seeds, ir_value *const *output
 tacit_status diff_inline_functions(ir_graph *g, const char *rule, const char *other,
                                    tacit_error *err);
 bool diff_is_function(const ir_node *n);
+/* remat.c: gradients from few kept values. Marks go into the graph by hand (tacit Checkpoint nodes)
+ * or by name; diff_remat_open takes them out again (*out NULL: there are none). */
+typedef struct diff_remat diff_remat;
+tacit_status diff_remat_mark(ir_graph *g, uint32_t n, const char *const *names, tacit_error *err);
+tacit_status diff_remat_open(ir_graph *g, arena *scratch, diff_remat **out, tacit_error *err);
+/* `stand_in` becomes the node `n` as its rule shall see it: on values computed again, if need be,
+ * once `after` is there. */
+tacit_status diff_remat_node(diff_remat *r, ir_node *n, ir_value *after, ir_node *stand_in,
+                             tacit_error *err);
+tacit_status diff_remat_sweep(diff_remat *r, tacit_error *err);
+/* Values of an inferred graph that little but themselves passes by, in order, with the bytes of all
+ * values made up to there. */
+typedef struct diff_point {
+    const char *value;
+    uint64_t bytes;
+} diff_point;
+typedef struct diff_points {
+    diff_point *all;
+    uint32_t count;
+    uint64_t total;
+} diff_points;
+tacit_status diff_remat_points(const ir_graph *g, arena *memory, diff_points *out,
+                               tacit_error *err);
 /* recurrence.c: SelectiveScan and GatedDeltaNet become scans. */
 tacit_status diff_spell_recurrences(ir_graph *g, tacit_error *err);
 /* scan.c */

@@ -7,9 +7,10 @@
 typedef struct reverse {
     ir_graph *graph;
     arena scratch;
-    bool *reach;     /* by value id: depends on a wrt value */
-    ir_value **grad; /* by value id: accumulated cotangent, NULL: zero */
-    uint32_t values; /* forward values and the seed; younger ones belong to the backward part */
+    bool *reach;       /* by value id: depends on a wrt value */
+    ir_value **grad;   /* by value id: accumulated cotangent, NULL: zero */
+    uint32_t values;   /* forward values and the seed; younger ones belong to the backward part */
+    diff_remat *remat; /* NULL: nothing is computed again */
     tacit_error *err;
 } reverse;
 
@@ -20,6 +21,7 @@ static tacit_status sweep(reverse *r, uint32_t nodes)
                     .reach = r->reach,
                     .grad = r->grad,
                     .values = r->values,
+                    .remat = r->remat,
                     .err = r->err};
     return diff_sweep_back(&s, 0, nodes);
 }
@@ -71,6 +73,8 @@ static tacit_status set_outputs(reverse *r, ir_value *loss, uint32_t n, ir_value
         if (!ir_output_add(g, grad))
             return error_memory(r->err, "a gradient graph");
     }
+    if (r->remat)
+        TRY(diff_remat_sweep(r->remat, r->err));
     TRY(ir_graph_sort(g, r->err));
     return op_infer_graph(g, r->err);
 }
@@ -88,6 +92,7 @@ static tacit_status run(reverse *r, uint32_t n, const char *const *names, ir_val
     for (uint32_t i = 0; i < n; i++)
         r->reach[wrt[i]->id] = true;
     diff_reach(g, r->reach);
+    TRY(diff_remat_open(g, &r->scratch, &r->remat, r->err));
     ir_value *loss = g->outputs.data[o->output];
     if (!ir_type_is_static(&loss->type))
         return error_set(r->err, TACIT_ERR_SHAPE, "the loss '%s' has no static shape", loss->name);
@@ -150,6 +155,8 @@ tacit_status diff_grad(ir_graph *g, uint32_t n, const char *const *names,
     ir_value **wrt = ARENA_ARRAY(&r.scratch, n + 1u, ir_value *);
     tacit_status status =
         wrt ? diff_find_wrt(g, n, names, wrt, err) : error_memory(err, "a gradient graph");
+    if (status == TACIT_OK)
+        status = diff_remat_mark(g, options->n_checkpoints, options->checkpoints, err);
     if (status == TACIT_OK)
         status = diff_prepare(g, n, wrt, err);
     if (status == TACIT_OK)

@@ -39,6 +39,15 @@ static tacit_status visit(const diff_sweep *s, ir_node *n)
     if (!any_out || !any_in)
         return TACIT_OK;
     c.wanted = wanted;
+    if (s->remat) {
+        uint32_t k = 0;
+        while (!c.out_grad[k])
+            k++;
+        c.node = ARENA_NEW(s->scratch, ir_node);
+        if (!c.node)
+            return error_memory(s->err, "a derivative graph");
+        TRY(diff_remat_node(s->remat, n, c.out_grad[k], c.node, s->err));
+    }
     TRY(diff_vjp_node(&c));
     for (uint32_t i = 0; i < n->n_inputs; i++)
         if (wanted[i])

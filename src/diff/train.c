@@ -203,6 +203,8 @@ static tacit_status run(training *t, const char *const *names)
                               .with_loss = true,
                               .ones_seed = true,
                               .seed = t->o->loss_scale,
+                              .checkpoints = t->o->checkpoints,
+                              .n_checkpoints = t->o->n_checkpoints,
                               .log = t->o->log};
     TRY(diff_grad(g, t->n, names, &grad, err));
     for (uint32_t i = 0; i < t->n; i++) {

@@ -39,6 +39,7 @@
     F(norm)                                                                                        \
     F(norm_other)                                                                                  \
     F(pad)                                                                                         \
+    F(checkpoint)                                                                                  \
     F(pool)                                                                                        \
     F(pool_grad)                                                                                   \
     F(quant)                                                                                       \

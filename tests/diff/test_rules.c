@@ -69,6 +69,8 @@ static const rule_case cases[] = {
     {"Gelu", "in %a : f64[2,3]\n%y = Gelu(%a) approximate=\"tanh\" @n\nout %y", -3, 3},
     UNARY("Shrink", 0.6, 2),
     UNARY("Identity", -1, 1),
+    {"Checkpoint", "in %a : f64[2,3]\n%y = tacit.Checkpoint(%a) @n\nout %y", -1, 1},
+    {"Later", "in %a : f64[2,3]\nin %b : f64[2]\n%y = tacit.Later(%a, %b) @n\nout %y", -1, 1},
     UNARY("Ceil", 0.1, 0.9),
     UNARY("Floor", 0.1, 0.9),
     UNARY("Sign", 0.1, 0.9),
