@@ -18,11 +18,7 @@
 
 enum { SLOT_MASK = 16, SLOT_EQUAL = 128, SLOT_LESS = 256 };
 
-typedef struct digit_plan {
-    unsigned count, width[DIGITS_MAX], shift[DIGITS_MAX];
-} digit_plan;
-
-static digit_plan plan_for(unsigned bits, unsigned count)
+digit_plan digits_split(unsigned bits, unsigned count)
 {
     digit_plan p = {.count = count};
     unsigned left = bits;
@@ -40,7 +36,7 @@ static digit_plan digits_plan(const fss_item *item)
     digit_plan best = {0};
     size_t least = SIZE_MAX;
     for (unsigned count = 2; count <= DIGITS_MAX; count++) {
-        digit_plan p = plan_for(item->bits, count);
+        digit_plan p = digits_split(item->bits, count);
         if (p.width[0] > FSS_LEAF_BITS || p.width[count - 1] < 1)
             continue;
         size_t cost = item->repeat * ((3u << count) / 2 - 2 + 2 * (2 * count - 1));
@@ -79,8 +75,7 @@ unsigned digits_rows(const fss_item *item)
     return item->repeat * (2 * digits_plan(item).count - 1);
 }
 
-/* Where table d begins in the heavy party's key; d = count is the end of the tables. */
-static size_t table_offset(const digit_plan *p, unsigned d, size_t count)
+size_t digits_offset(const digit_plan *p, unsigned d, size_t count)
 {
     size_t at = 0;
     for (unsigned k = 0; k < d; k++)
@@ -89,7 +84,7 @@ static size_t table_offset(const digit_plan *p, unsigned d, size_t count)
 }
 static size_t eval_offset(const digit_plan *p, unsigned eval, size_t count)
 {
-    return table_offset(p, p->count, count) +
+    return digits_offset(p, p->count, count) +
            eval * (string_bytes(equal_width(p), count) + string_bytes(less_width(p), count));
 }
 
@@ -134,7 +129,7 @@ void deal_digits(const deal_ctx *c, unsigned item, const uint64_t *alpha, size_t
     for (unsigned d = 0; d < p.count; d++) {
         for (size_t i = 0; i < n; i++)
             value[i] = fss_table_point(fss_low(alpha[i] >> p.shift[d], p.width[d]));
-        deal_string(c, gate_slot(item, d), base + table_offset(&p, d, count), 1u << p.width[d],
+        deal_string(c, gate_slot(item, d), base + digits_offset(&p, d, count), 1u << p.width[d],
                     value, at, n);
     }
     for (unsigned eval = 0; eval < it->repeat; eval++) {
@@ -165,8 +160,8 @@ void step_digits_open(const step_ctx *c, unsigned item, unsigned eval, const uin
                   mask_bits(&p), mask, n);
     for (unsigned d = 0; d < p.count; d++) {
         step_string(c, gate_slot(item, d),
-                    it->at[c->party->index] + table_offset(&p, d, c->gate->count), 1u << p.width[d],
-                    table, at, n);
+                    it->at[c->party->index] + digits_offset(&p, d, c->gate->count),
+                    1u << p.width[d], table, at, n);
         uint64_t *less = rows + d * c->gate->count, *equal = less + p.count * c->gate->count;
         for (size_t i = 0; i < n; i++) {
             uint64_t digit = fss_low(x[i] >> p.shift[d], p.width[d]);

@@ -15,7 +15,8 @@ static const gate_row *const rows[FSS_KINDS] = {
 static const gate_row *row_of(const fss_gate *gate)
 {
     const gate_row *direct = direct_row(gate);
-    return direct ? direct : rows[gate->kind];
+    const gate_row *wide = direct ? direct : wide_row(gate);
+    return wide ? wide : rows[gate->kind];
 }
 
 const char *fss_kind_name(fss_kind kind)
@@ -78,6 +79,8 @@ static void item_bytes(const fss_suite *suite, const fss_gate *gate, const fss_i
         bytes[1] = item->repeat * fss_pack_bytes(item->bits, gate->count);
     if (item->type == FSS_ITEM_DIGITS)
         bytes[1] = digits_bytes(item, gate->count);
+    if (item->type == FSS_ITEM_TABLES)
+        bytes[1] = tables_bytes(item, gate->count);
     if (item->type == FSS_ITEM_DIRECT)
         bytes[0] = bytes[1] = direct_bytes(item, gate->count);
     if (item->type == FSS_ITEM_TREE && item->repeat) {
@@ -142,6 +145,7 @@ static uint64_t tree_work(const fss_gate *gate, const fss_item *item)
     switch (gate->kind) {
     case FSS_LUT:
     case FSS_SPLINE:
+    case FSS_CURVE:
     case FSS_LUT2:
         return ((uint64_t)2 << levels) - 1;
     case FSS_LESS:

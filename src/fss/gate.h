@@ -49,7 +49,8 @@ enum { FSS_RANGE = 32, FSS_MAX_INPUTS = 4, FSS_MAX_ROWS = 4095, FSS_MAX_THRESHOL
     ROW(SPLINE) /* x, i           degree+1 words     sum_k table_k[i] x^k                   */     \
     ROW(LUT2)   /* i, j           2 words            table_0[i] * table_1[j]                */     \
     ROW(MUL)    /* x, y           -                  x * y      (needs shares of masks)     */     \
-    ROW(SQUARE) /* x              -                  x * x      (needs shares of the mask)  */
+    ROW(SQUARE) /* x              -                  x * x      (needs shares of the mask)  */     \
+    ROW(CURVE)  /* x, i, b:1, c:1 degree+1 words     spline; b: line 0, not c: line 1       */
 
 typedef enum fss_kind {
 #define FSS_KIND_ENUM(name) FSS_##name,
@@ -69,19 +70,22 @@ typedef struct fss_gate {
     uint8_t shift;      /* TR, ARS, GAP: fraction bits dropped, may be 0 for ARS and GAP */
     uint8_t index_bits; /* LUT, SPLINE, LUT2 first index; MAX: ring of the carried index or 0 */
     uint8_t index2_bits;      /* LUT2 second index */
-    uint8_t degree;           /* SPLINE */
+    uint8_t degree;           /* SPLINE, CURVE */
     uint8_t heavy;            /* the party (0 or 1) that stores the explicit words */
     bool digits;              /* compare by digits: smaller keys, one more opening */
+    bool wide;                /* TR, GAP: digits whose products are words: larger keys than
+                                 digits, their opening is the only inner one */
     bool direct;              /* TR, GAP, RELU, MAX, PIECES: no inner opening, larger keys */
     bool dither;              /* GAP: round by the public low bits of x^ instead of faithfully */
     uint16_t rows;            /* LUT, PIECES: outputs per element; 0 means 1 */
     uint16_t thresholds;      /* LESS, PIECES */
     int64_t offset;           /* DRELU */
     const int64_t *threshold; /* [thresholds], ascending, in the signed range of eff_bits */
-    const uint64_t *slope;    /* PIECES: [rows][thresholds + 1] or NULL for all zero */
-    const uint64_t *base;     /* PIECES: [rows][thresholds + 1] */
-    const uint64_t *table;    /* LUT, SPLINE: [rows or degree + 1][2^index_bits]; LUT2: the first */
-    const uint64_t *table2;   /* LUT2: [2^index2_bits] */
+    const uint64_t *slope;    /* PIECES: [rows][thresholds + 1] or NULL for all zero; CURVE: [2] */
+    const uint64_t *base;     /* PIECES: [rows][thresholds + 1]; CURVE: [2] */
+    const uint64_t
+        *table; /* LUT, SPLINE, CURVE: [rows or degree + 1][2^index_bits]; LUT2: the first */
+    const uint64_t *table2; /* LUT2: [2^index2_bits] */
 } fss_gate;
 
 /* Which generator and which tree; the same for dealer and parties, named in key files. */
@@ -98,10 +102,17 @@ typedef struct fss_vector {
 } fss_vector;
 
 /* A stretch of key material: a tree, shared digit tables, or words; per element and repeat. */
-enum { FSS_ITEM_TREE, FSS_ITEM_DIGITS, FSS_ITEM_WORD, FSS_ITEM_MASK, FSS_ITEM_DIRECT };
+enum {
+    FSS_ITEM_TREE,
+    FSS_ITEM_DIGITS,
+    FSS_ITEM_WORD,
+    FSS_ITEM_MASK,
+    FSS_ITEM_DIRECT,
+    FSS_ITEM_TABLES
+};
 typedef struct fss_item {
     uint8_t type, bits;
-    uint16_t repeat; /* of DIGITS: how many points are compared */
+    uint16_t repeat; /* of DIGITS: how many points are compared; of TABLES: how many digits */
     uint16_t row;    /* of DIGITS: first row in the opening of step 0; of DIRECT: payload ring */
     size_t at[2];    /* offset in each party's key */
 } fss_item;

@@ -50,6 +50,9 @@ FSS_KIND_MAP(GATE_ROW_DECLARE)
 /* The row of a gate that compares without opening, or NULL; its simulator is the kind's own. */
 const gate_row *direct_row(const fss_gate *gate);
 size_t direct_bytes(const fss_item *item, size_t count);
+/* The row of a truncation by digits that opens no bit of its own, or NULL. */
+const gate_row *wide_row(const fss_gate *gate);
+size_t tables_bytes(const fss_item *item, size_t count);
 
 /* Declarations used by the rows' info functions. */
 unsigned info_item(fss_info *info, unsigned type, unsigned bits, unsigned repeat);
@@ -107,6 +110,12 @@ void step_string(const step_ctx *c, uint32_t slot, size_t offset, unsigned width
 
 /* Comparison by digits (digits.c). */
 enum { DIGITS_MAX = 7, DIGITS_MAX_BITS = 49 };
+typedef struct digit_plan {
+    unsigned count, width[DIGITS_MAX], shift[DIGITS_MAX];
+} digit_plan;
+digit_plan digits_split(unsigned bits, unsigned count);
+/* Where table d begins in the heavy party's key; d = count is the end of the tables. */
+size_t digits_offset(const digit_plan *p, unsigned d, size_t count);
 size_t digits_bytes(const fss_item *item, size_t count);
 unsigned digits_rows(const fss_item *item); /* opened bits of all points */
 void deal_digits(const deal_ctx *c, unsigned item, const uint64_t *alpha, size_t at, size_t n);
@@ -114,6 +123,16 @@ void step_digits_open(const step_ctx *c, unsigned item, unsigned eval, const uin
                       size_t n);
 void step_digits_less(const step_ctx *c, unsigned item, unsigned eval, uint64_t *out, size_t at,
                       size_t n);
+
+/* Look-ups (gate_table.c). Trees at -r; s becomes +1 or -1 as a ring word. */
+enum { TABLE_DEGREE = 3 };
+void table_deal_index(const deal_ctx *c, unsigned tree, const uint64_t *r, uint64_t *s, size_t at,
+                      size_t n);
+/* Shares of s * table_k[i] + mask, to rows `row`.. of output 0. */
+void table_step_values(const step_ctx *c, unsigned tree, unsigned mask, unsigned row,
+                       unsigned count, const uint64_t *table, const uint64_t *index, size_t at,
+                       size_t n);
+uint64_t table_binomial(unsigned n, unsigned k); /* n, k <= TABLE_DEGREE */
 
 /* Slot = item and repeat, so no pseudo-random word of a gate is ever used for two things. */
 static inline uint32_t gate_slot(unsigned item, unsigned repeat)

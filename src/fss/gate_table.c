@@ -8,8 +8,6 @@
  * words. Keys are never redrawn to get s = +1: that would tell party 0 its own bit. */
 #include "fss/gate_impl.h"
 
-enum { MAX_DEGREE = 3 };
-
 static tacit_status check_index(const fss_gate *gate, unsigned bits, const uint64_t *table,
                                 tacit_error *err)
 {
@@ -19,9 +17,8 @@ static tacit_status check_index(const fss_gate *gate, unsigned bits, const uint6
     return TACIT_OK;
 }
 
-/* Trees at -r; s becomes +1 or -1 as a ring word. */
-static void deal_index(const deal_ctx *c, unsigned tree, const uint64_t *r, uint64_t *s, size_t at,
-                       size_t n)
+void table_deal_index(const deal_ctx *c, unsigned tree, const uint64_t *r, uint64_t *s, size_t at,
+                      size_t n)
 {
     uint64_t alpha[GATE_TILE] = {0};
     for (size_t i = 0; i < n; i++)
@@ -31,10 +28,9 @@ static void deal_index(const deal_ctx *c, unsigned tree, const uint64_t *r, uint
         s[i] = 2 * s[i] - 1;
 }
 
-/* Shares of s * table_k[i] + mask, to rows `row`.. of output 0. */
-static void step_values(const step_ctx *c, unsigned tree, unsigned mask, unsigned row,
-                        unsigned count, const uint64_t *table, const uint64_t *index, size_t at,
-                        size_t n)
+void table_step_values(const step_ctx *c, unsigned tree, unsigned mask, unsigned row,
+                       unsigned count, const uint64_t *table, const uint64_t *index, size_t at,
+                       size_t n)
 {
     uint64_t words[GATE_TILE], sign = 1 - 2 * c->b;
     step_lookup(c, tree, table, count, index, step_row(c, 0, row, at), c->gate->count, at, n);
@@ -72,7 +68,7 @@ static tacit_status lut_info(const fss_gate *gate, fss_info *info, tacit_error *
 static void lut_deal(const deal_ctx *c, size_t at, size_t n)
 {
     uint64_t s[GATE_TILE], rv[GATE_TILE];
-    deal_index(c, 0, c->in[0].r + at, s, at, n);
+    table_deal_index(c, 0, c->in[0].r + at, s, at, n);
     deal_word(c, 2, 0, s, at, n);
     for (unsigned k = 0; k < gate_rows(c->gate); k++) {
         uint64_t *out = deal_row(c, 0, k, at);
@@ -86,7 +82,7 @@ static void lut_deal(const deal_ctx *c, size_t at, size_t n)
 static void lut_step(const step_ctx *c, unsigned step, size_t at, size_t n)
 {
     if (step == 0) {
-        step_values(c, 0, 1, 0, gate_rows(c->gate), c->gate->table, c->io->in[0] + at, at, n);
+        table_step_values(c, 0, 1, 0, gate_rows(c->gate), c->gate->table, c->io->in[0] + at, at, n);
         return;
     }
     uint64_t s[GATE_TILE];
@@ -114,9 +110,9 @@ const gate_row gate_row_LUT = {"LUT", lut_info, lut_deal, lut_step, lut_sim};
  *   P_j = s (-r)^j,  Q_i = - sum_{k>=i} C(k,i) s rv_k (-r)^(k-i); Q_0 goes into the output mask.
  * Items: tree, opening masks, words P, words Q_1.., output mask. ---- */
 
-static uint64_t binomial(unsigned n, unsigned k)
+uint64_t table_binomial(unsigned n, unsigned k)
 {
-    static const uint8_t table[MAX_DEGREE + 1][MAX_DEGREE + 1] = {
+    static const uint8_t table[TABLE_DEGREE + 1][TABLE_DEGREE + 1] = {
         {1, 0, 0, 0}, {1, 1, 0, 0}, {1, 2, 1, 0}, {1, 3, 3, 1}};
     return table[n][k];
 }
@@ -125,9 +121,9 @@ static tacit_status spline_info(const fss_gate *gate, fss_info *info, tacit_erro
 {
     TRY(check_index(gate, gate->index_bits, gate->table, err));
     unsigned l = gate->out_bits ? gate->out_bits : gate->in_bits, d = gate->degree;
-    if (d > MAX_DEGREE || l < 1 || l > gate->in_bits)
+    if (d > TABLE_DEGREE || l < 1 || l > gate->in_bits)
         return gate_error(gate, err, "degree %u (at most %d) from ring %u to ring %u", d,
-                          MAX_DEGREE, gate->in_bits, l);
+                          TABLE_DEGREE, gate->in_bits, l);
     info_input(info, gate->in_bits, false);
     info_input(info, gate->index_bits, false);
     info_item(info, FSS_ITEM_TREE, gate->index_bits, 1);
@@ -142,9 +138,9 @@ static tacit_status spline_info(const fss_gate *gate, fss_info *info, tacit_erro
 static void spline_deal(const deal_ctx *c, size_t at, size_t n)
 {
     unsigned d = c->gate->degree;
-    uint64_t p[MAX_DEGREE + 1][GATE_TILE], rv[MAX_DEGREE + 1][GATE_TILE], q[GATE_TILE];
+    uint64_t p[TABLE_DEGREE + 1][GATE_TILE], rv[TABLE_DEGREE + 1][GATE_TILE], q[GATE_TILE];
     uint64_t *out = deal_row(c, 0, 0, at);
-    deal_index(c, 0, c->in[1].r + at, p[0], at, n);
+    table_deal_index(c, 0, c->in[1].r + at, p[0], at, n);
     for (unsigned j = 0; j <= d; j++) {
         for (size_t i = 0; i < n && j; i++)
             p[j][i] = p[j - 1][i] * (0 - c->in[0].r[at + i]);
@@ -155,7 +151,7 @@ static void spline_deal(const deal_ctx *c, size_t at, size_t n)
         for (size_t e = 0; e < n; e++) {
             q[e] = 0;
             for (unsigned k = i; k <= d; k++)
-                q[e] -= binomial(k, i) * rv[k][e] * p[k - i][e];
+                q[e] -= table_binomial(k, i) * rv[k][e] * p[k - i][e];
         }
         if (i) {
             deal_word(c, 3, i - 1, q, at, n);
@@ -170,7 +166,7 @@ static void spline_deal(const deal_ctx *c, size_t at, size_t n)
 static void spline_combine(const step_ctx *c, size_t at, size_t n)
 {
     unsigned d = c->gate->degree;
-    uint64_t p[MAX_DEGREE + 1][GATE_TILE], q[MAX_DEGREE + 1][GATE_TILE];
+    uint64_t p[TABLE_DEGREE + 1][GATE_TILE], q[TABLE_DEGREE + 1][GATE_TILE];
     uint64_t *out = step_row(c, 0, 0, at);
     for (unsigned j = 0; j <= d; j++)
         step_word(c, 2, j, p[j], at, n);
@@ -178,7 +174,7 @@ static void spline_combine(const step_ctx *c, size_t at, size_t n)
         step_word(c, 3, j - 1, q[j], at, n);
     step_mask(c, 4, 0, out, at, n);
     for (size_t e = 0; e < n; e++) {
-        uint64_t x = c->io->in[0][at + e], power[MAX_DEGREE + 1] = {1};
+        uint64_t x = c->io->in[0][at + e], power[TABLE_DEGREE + 1] = {1};
         for (unsigned j = 1; j <= d; j++) {
             power[j] = power[j - 1] * x;
             out[e] += q[j][e] * power[j];
@@ -186,7 +182,7 @@ static void spline_combine(const step_ctx *c, size_t at, size_t n)
         for (unsigned k = 0; k <= d; k++) {
             uint64_t sum = 0;
             for (unsigned i = 0; i <= k; i++)
-                sum += binomial(k, i) * power[i] * p[k - i][e];
+                sum += table_binomial(k, i) * power[i] * p[k - i][e];
             out[e] += step_opened(c, 0, k, at)[e] * sum;
         }
         out[e] = fss_low(out[e], c->info->out[0].bits);
@@ -195,7 +191,8 @@ static void spline_combine(const step_ctx *c, size_t at, size_t n)
 static void spline_step(const step_ctx *c, unsigned step, size_t at, size_t n)
 {
     if (step == 0)
-        step_values(c, 0, 1, 0, c->gate->degree + 1u, c->gate->table, c->io->in[1] + at, at, n);
+        table_step_values(c, 0, 1, 0, c->gate->degree + 1u, c->gate->table, c->io->in[1] + at, at,
+                          n);
     else
         spline_combine(c, at, n);
 }
@@ -235,8 +232,8 @@ static void lut2_deal(const deal_ctx *c, size_t at, size_t n)
 {
     uint64_t s[GATE_TILE], other[GATE_TILE], r0[GATE_TILE], r1[GATE_TILE];
     uint64_t *out = deal_row(c, 0, 0, at);
-    deal_index(c, 0, c->in[0].r + at, s, at, n);
-    deal_index(c, 1, c->in[1].r + at, other, at, n);
+    table_deal_index(c, 0, c->in[0].r + at, s, at, n);
+    table_deal_index(c, 1, c->in[1].r + at, other, at, n);
     deal_mask(c, 2, 0, r0, at, n);
     deal_mask(c, 2, 1, r1, at, n);
     deal_mask(c, 4, 0, out, at, n);
@@ -254,8 +251,8 @@ static void lut2_deal(const deal_ctx *c, size_t at, size_t n)
 static void lut2_step(const step_ctx *c, unsigned step, size_t at, size_t n)
 {
     if (step == 0) {
-        step_values(c, 0, 2, 0, 1, c->gate->table, c->io->in[0] + at, at, n);
-        step_values(c, 1, 2, 1, 1, c->gate->table2, c->io->in[1] + at, at, n);
+        table_step_values(c, 0, 2, 0, 1, c->gate->table, c->io->in[0] + at, at, n);
+        table_step_values(c, 1, 2, 1, 1, c->gate->table2, c->io->in[1] + at, at, n);
         return;
     }
     uint64_t s[GATE_TILE], sr1[GATE_TILE], sr0[GATE_TILE], *out = step_row(c, 0, 0, at);

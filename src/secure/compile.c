@@ -159,10 +159,10 @@ static void add_array(sha256 *s, const void *data, size_t size)
 
 static void hash_gate(sha256 *s, const fss_gate *g)
 {
-    const uint64_t fields[] = {g->kind,     g->count, g->in_bits,    g->out_bits,
-                               g->eff_bits, g->shift, g->index_bits, g->index2_bits,
-                               g->degree,   g->heavy, g->digits,     g->direct,
-                               g->dither,   g->rows,  g->thresholds, (uint64_t)g->offset};
+    const uint64_t fields[] = {
+        g->kind,       g->count,       g->in_bits, g->out_bits,   g->eff_bits,        g->shift,
+        g->index_bits, g->index2_bits, g->degree,  g->heavy,      g->digits,          g->direct,
+        g->wide,       g->dither,      g->rows,    g->thresholds, (uint64_t)g->offset};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         add_word(s, fields[i]);
     size_t rows = g->rows ? g->rows : 1, pieces = rows * (g->thresholds + 1u) * 8;

@@ -8,6 +8,7 @@
 
 static const int64_t catalogue_threshold[] = {-20, 3, 40};
 static const uint64_t catalogue_slope[] = {1, 2, 3, 4}, catalogue_base[] = {5, 6, 7, 8};
+static const uint64_t catalogue_none[] = {0, 0, 0, 0};
 static uint64_t catalogue_table[2 << 9];
 
 static inline void catalogue_init(void)
@@ -59,6 +60,10 @@ static const fss_gate catalogue[] = {
      .out_bits = 40,
      .table = catalogue_table,
      .table2 = catalogue_table},
+    {.kind = FSS_TR, .in_bits = 40, .shift = 12, .wide = true},
+    {.kind = FSS_TR, .in_bits = 40, .out_bits = 9, .shift = 23, .wide = true, .heavy = 1},
+    {.kind = FSS_GAP, .in_bits = 52, .out_bits = 40, .shift = 35, .wide = true},
+    {.kind = FSS_GAP, .in_bits = 30, .out_bits = 50, .shift = 9, .wide = true, .heavy = 1},
     {.kind = FSS_TR, .in_bits = 40, .shift = 12, .direct = true},
     {.kind = FSS_TR, .in_bits = 40, .out_bits = 9, .shift = 5, .direct = true, .heavy = 1},
     {.kind = FSS_GAP, .in_bits = 40, .shift = 12, .direct = true},
@@ -81,6 +86,22 @@ static const fss_gate catalogue[] = {
      .direct = true,
      .heavy = 1,
      .threshold = catalogue_threshold,
+     .base = catalogue_base},
+    {.kind = FSS_CURVE,
+     .in_bits = 40,
+     .index_bits = 8,
+     .degree = 1,
+     .table = catalogue_table,
+     .slope = catalogue_slope,
+     .base = catalogue_base},
+    {.kind = FSS_CURVE,
+     .in_bits = 40,
+     .out_bits = 33,
+     .index_bits = 5,
+     .degree = 2,
+     .heavy = 1,
+     .table = catalogue_table,
+     .slope = catalogue_none,
      .base = catalogue_base},
     {.kind = FSS_MUL, .in_bits = 40},
     {.kind = FSS_SQUARE, .in_bits = 40},

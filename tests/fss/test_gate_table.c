@@ -148,6 +148,69 @@ static void spline_indexed_by_its_own_argument(void **state)
         free(all[k]);
 }
 
+static void check_curve(world *w, fss_gate g, const uint64_t *const *x, const uint64_t *const *r)
+{
+    trace t;
+    world_run(w, &g, x, r, &t);
+    for (size_t e = 0; e < g.count; e++) {
+        uint64_t sum = 0, power = 1;
+        for (unsigned k = 0; k <= g.degree; k++, power *= x[0][e])
+            sum += g.table[((size_t)k << g.index_bits) + x[1][e]] * power;
+        if (x[2][e])
+            sum = g.base[0] + g.slope[0] * x[0][e];
+        else if (!x[3][e])
+            sum = g.base[1] + g.slope[1] * x[0][e];
+        assert_true(t.result[0][e] == fss_low(sum, t.info.out[0].bits));
+    }
+    trace_free(&t);
+}
+
+/* Every argument, index, piece and every mask of each in rings of 2 bits; then wide ones. */
+static void spline_between_lines(void **state)
+{
+    (void)state;
+    world w;
+    world_init(&w, FSS_PRG_AES, FSS_TREE_HALF, 16);
+    static const uint64_t lines[][2] = {{0, 0}, {0, 1}, {3, 0}, {2, 5}};
+    for (unsigned n = 2; n <= 64; n += n < 4 ? 1 : 6) {
+        unsigned b = n < 4 ? 2 : 1 + n / 6;
+        size_t count = n == 2 ? 3u << 10 : 700, size = (size_t)1 << b;
+        for (unsigned d = 0; d <= 3; d++) {
+            uint64_t *table = random_table(&w, (d + 1) * size), *x[4], *r[4];
+            unsigned bits[4] = {n, b, 1, 1};
+            for (int k = 0; k < 4; k++) {
+                x[k] = world_values(&w, count, bits[k], bits[k]);
+                r[k] = world_masks(&w, count, bits[k]);
+            }
+            for (size_t e = 0; e < count; e++) {
+                size_t piece = e % 3, rest = e / 3;
+                x[2][e] = piece == 0;
+                x[3][e] = piece != 2;
+                if (n > 2)
+                    continue;
+                x[0][e] = rest & 3, x[1][e] = rest >> 2 & 3, r[0][e] = rest >> 4 & 3;
+                r[1][e] = rest >> 6 & 3, r[2][e] = rest >> 8 & 1, r[3][e] = rest >> 9 & 1;
+            }
+            fss_gate g = {.kind = FSS_CURVE,
+                          .in_bits = (uint8_t)n,
+                          .out_bits = (uint8_t)(n - n / 7),
+                          .index_bits = (uint8_t)b,
+                          .degree = (uint8_t)d,
+                          .heavy = (uint8_t)(d & 1),
+                          .table = table,
+                          .slope = lines[d],
+                          .base = lines[(d + n) % 4],
+                          .count = count};
+            check_curve(&w, g, (const uint64_t *const *)x, (const uint64_t *const *)r);
+            for (int k = 0; k < 4; k++) {
+                free(x[k]);
+                free(r[k]);
+            }
+            free(table);
+        }
+    }
+}
+
 static void product_of_two_tables(void **state)
 {
     (void)state;
@@ -234,6 +297,7 @@ static void bad_descriptions_are_refused(void **state)
          .table = table,
          .count = 1},
         {.kind = FSS_LUT2, .index_bits = 2, .out_bits = 8, .table = table, .count = 1},
+        {.kind = FSS_CURVE, .index_bits = 2, .in_bits = 8, .table = table, .count = 1},
         {.kind = FSS_MUL, .in_bits = 8, .out_bits = 9, .count = 1},
         {.kind = FSS_SQUARE, .in_bits = 0, .count = 1},
     };
@@ -251,6 +315,7 @@ int main(void)
         cmocka_unit_test(embedding_of_a_secret_token),
         cmocka_unit_test(spline_of_every_degree),
         cmocka_unit_test(spline_indexed_by_its_own_argument),
+        cmocka_unit_test(spline_between_lines),
         cmocka_unit_test(product_of_two_tables),
         cmocka_unit_test(products_ship_nothing),
         cmocka_unit_test(bad_descriptions_are_refused),

@@ -40,6 +40,8 @@ static void check(world *w, fss_gate g, const uint64_t *x, const uint64_t *r)
     check_form(w, g, x, r);
     g.digits = true;
     check_form(w, g, x, r);
+    g.wide = true;
+    check_form(w, g, x, r);
     g.direct = true;
     if (g.count <= 20000) /* direct keys take their time */
         check_form(w, g, x, r);
