@@ -319,6 +319,36 @@ TACIT_API TACIT_MUST_USE tacit_status tacit_run(tacit_session *session, const ta
                                                 uint32_t n_inputs, tacit_tensor *outputs,
                                                 uint32_t n_outputs, tacit_error *err);
 
+/* --- any sizes: a runner compiles once for every set of sizes it meets -------------------------
+ * Symbolic dimensions take their sizes from the inputs of each run. The programs of the last
+ * `capacity` sets of sizes are kept; the least recently used one leaves. Not thread-safe: one
+ * runner per thread, on one model. */
+typedef struct tacit_runner tacit_runner;
+/* Sizes of symbol `name` are rounded up to a multiple: fewer programs, some wasted work. Inputs are
+ * padded with zeros and outputs cut back, so this is for models where padding does not touch the
+ * rows that count (a batch dimension; a sequence under a causal or padding mask). */
+typedef struct tacit_bucket {
+    const char *name;
+    int64_t multiple;
+} tacit_bucket;
+typedef struct tacit_runner_options {
+    tacit_compile_options compile; /* dims: symbols with the same size in every run */
+    uint32_t capacity;             /* programs kept; 0: 8 */
+    const tacit_bucket *buckets;
+    uint32_t n_buckets;
+} tacit_runner_options;
+TACIT_API TACIT_MUST_USE tacit_status tacit_runner_create(const tacit_model *model,
+                                                          const tacit_runner_options *options,
+                                                          tacit_runner **out, tacit_error *err);
+/* As tacit_run; buffers lent for outputs without data live until the next run of the runner. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_runner_run(tacit_runner *runner,
+                                                       const tacit_tensor *inputs,
+                                                       uint32_t n_inputs, tacit_tensor *outputs,
+                                                       uint32_t n_outputs, tacit_error *err);
+/* Programs compiled since the runner was made: it stops growing when every size has been met. */
+TACIT_API uint64_t tacit_runner_compiled(const tacit_runner *runner);
+TACIT_API void tacit_runner_free(tacit_runner *runner);
+
 /* One row per thunk (or tail node) of the runs since profiling was switched on. */
 typedef struct tacit_profile_row {
     const char *node, *op, *kernel;

@@ -34,17 +34,21 @@ void tacit_program_free(tacit_program *program)
     api_program_release(program);
 }
 
-static tacit_status bind_dims(tacit_program *p, const tacit_compile_options *o, tacit_error *err)
+tacit_status api_bound_graph(const tacit_model *model, const tacit_dim *dims, uint32_t n_dims,
+                             arena *memory, ir_graph **out, tacit_error *err)
 {
-    op_binding *bindings = ARENA_ARRAY(&p->memory, o->n_dims + 1u, op_binding);
-    if (!bindings)
-        return error_memory(err, "compiling");
-    for (uint32_t i = 0; i < o->n_dims; i++) {
-        if (!o->dims[i].name)
+    ir_graph *g = *out = ir_graph_clone(model->graph, memory);
+    op_binding *bindings = ARENA_ARRAY(memory, n_dims + 1u, op_binding);
+    if (!g || !bindings)
+        return error_memory(err, "the graph");
+    for (uint32_t i = 0; i < n_dims; i++) {
+        if (!dims[i].name)
             return error_set(err, TACIT_ERR_ARGUMENT, "dimension %u has no name", i);
-        bindings[i] = (op_binding){o->dims[i].name, o->dims[i].value};
+        bindings[i] = (op_binding){dims[i].name, dims[i].value};
     }
-    return op_bind_symbols(p->graph, o->n_dims, bindings, err);
+    TRY(op_bind_symbols(g, n_dims, bindings, err));
+    TRY(ir_graph_sort(g, err));
+    return op_infer_graph(g, err);
 }
 
 static tacit_status run_passes(tacit_program *p, const tacit_compile_options *o, tacit_error *err)
@@ -62,12 +66,7 @@ static tacit_status run_passes(tacit_program *p, const tacit_compile_options *o,
 
 static tacit_status compile(tacit_program *p, const tacit_compile_options *o, tacit_error *err)
 {
-    p->graph = ir_graph_clone(p->model->graph, &p->memory);
-    if (!p->graph)
-        return error_memory(err, "the graph");
-    TRY(bind_dims(p, o, err));
-    TRY(ir_graph_sort(p->graph, err));
-    TRY(op_infer_graph(p->graph, err));
+    TRY(api_bound_graph(p->model, o->dims, o->n_dims, &p->memory, &p->graph, err));
     TRY(diff_gradient_nodes(p->graph, err));
     TRY(validate_graph(p->graph, VALIDATE_LOADED, o->validate, &p->log, err));
     TRY(run_passes(p, o, err));

@@ -36,6 +36,10 @@ void api_model_drop_pages(void *model, const void *data, size_t bytes);
 /* A value of `g` as a port; strings stay owned by the graph. */
 void api_port(const ir_graph *g, const ir_value *v, tacit_port *out);
 
+/* A copy of the model's graph with these sizes, sorted and inferred. */
+tacit_status api_bound_graph(const tacit_model *model, const tacit_dim *dims, uint32_t n_dims,
+                             arena *memory, ir_graph **out, tacit_error *err);
+
 struct tacit_program {
     atomic_uint references; /* the caller's handle, and one per session */
     const tacit_model *model;
