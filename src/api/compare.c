@@ -40,7 +40,7 @@ static tacit_status compare_strings(const ir_tensor *want, const ir_tensor *have
     const ir_string *a = want->data, *b = have->data;
     for (int64_t i = 0, n = ir_tensor_count(want); i < n; i++)
         if (a[i].length != b[i].length ||
-            (a[i].length && memcmp(a[i].data, b[i].data, a[i].length)))
+            (a[i].length && memcmp(a[i].data, b[i].data, a[i].length) != 0))
             return error_set(err, TACIT_ERR_VALUE, "element %lld is '%.*s', expected '%.*s'",
                              (long long)i, (int)b[i].length, b[i].data ? b[i].data : "",
                              (int)a[i].length, a[i].data ? a[i].data : "");

@@ -176,7 +176,7 @@ static tacit_status decoder_infer(op_infer *c)
 {
     const char *format = ir_attr_string(c->node, "pixel_format", "RGB");
     bool grey = strcmp(format, "Grayscale") == 0;
-    if (!grey && strcmp(format, "RGB") && strcmp(format, "BGR"))
+    if (!grey && strcmp(format, "RGB") != 0 && strcmp(format, "BGR") != 0)
         return error_set(c->err, TACIT_ERR_VALUE, "unknown pixel_format '%s'", format);
     if (c->in[0]->dtype != TACIT_U8)
         return error_set(c->err, TACIT_ERR_TYPE, "the stream is %s, expected u8",

@@ -39,8 +39,8 @@ static tacit_status joined_shape(op_eval *c, const ir_shape *item, const op_join
 tacit_status op_join_items(op_eval *c, uint32_t out, uint32_t n, const ir_tensor *const *items,
                            const op_join *how, const ir_type *empty)
 {
-    ir_shape y;
-    int32_t axis;
+    ir_shape y = {0};
+    int32_t axis = 0;
     int64_t outer = 1, inner = 1, at = 0;
     if (!n && (!empty || empty->dtype == TACIT_DTYPE_NONE))
         return error_set(c->err, TACIT_ERR_VALUE, "nothing to join, and no type is known");

@@ -47,7 +47,7 @@ static tacit_status reduce_loss(op_eval *c, const double *x)
 {
     const ir_shape *s = &op_in(c, 0)->shape;
     int64_t classes = s->dims[1], samples = ir_tensor_count(op_in(c, 1)), *labels;
-    int64_t inner = s->dims[0] ? samples / s->dims[0] : 0;
+    int64_t inner = s->dims[0] ? samples / s->dims[0] : 1;
     const ir_attr *ignore = ir_attr_find(c->node, "ignore_index");
     double *weight, *loss, sum = 0, total = 0;
     reduction r;

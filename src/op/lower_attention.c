@@ -109,6 +109,6 @@ tacit_status op_lower_attention(op_lower *c)
                   "unfused form would move %lld floats more",
                   cpu_isa_name(c->cpu.isa), a->blocks,
                   a->queries <= 3 ? "keys read in place" : "keys packed by blocks",
-                  (long long)(2 * a->batch * a->heads * a->queries * a->keys));
+                  (long long)2 * a->batch * a->heads * a->queries * a->keys);
     return TACIT_OK;
 }

@@ -221,7 +221,7 @@ static tacit_status emit_fill(op_lower *c, uint32_t size, int value_input)
 /* Before and after each axis; false where that is not known at compile time. */
 static bool read_pads(const op_lower *c, int64_t *before, int64_t *after)
 {
-    int64_t pads[2 * IR_MAX_RANK], axes[IR_MAX_RANK];
+    int64_t pads[2 * IR_MAX_RANK], axes[IR_MAX_RANK] = {0};
     uint32_t n_pads, n_axes;
     int32_t rank = c->in[0].type.shape.rank;
     if (!c->in[1].constant ||

@@ -171,7 +171,8 @@ static tacit_status mvn_eval(op_eval *c)
     for (int32_t i = 0; i < s->rank; i++)
         kept.dims[i] = reduced[i] ? 1 : s->dims[i];
     int64_t cells = ir_shape_size(&kept), count = ir_shape_size(s);
-    double n = cells ? (double)(count / cells) : 1;
+    int64_t per_cell = cells ? count / cells : 1;
+    double n = (double)per_cell;
     TRY(op_scratch_f64(c, cells, &sum));
     TRY(op_scratch_f64(c, cells, &squares));
     for (int pass = 0; pass < 3; pass++) {

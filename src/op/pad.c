@@ -104,7 +104,7 @@ static tacit_status pad_infer(op_infer *c)
     TRY(op_check_class(c, 0, OP_ANY));
     TRY(op_check_class(c, 1, OP_INT));
     const ir_type *x = c->in[0];
-    int64_t before[IR_MAX_RANK], after[IR_MAX_RANK];
+    int64_t before[IR_MAX_RANK] = {0}, after[IR_MAX_RANK] = {0};
     pad_mode mode = PAD_CONSTANT;
     TRY(read_pad_mode(c->node, &mode, c->err));
     if (op_in_type(c, 3))

@@ -108,7 +108,7 @@ static tacit_status rnn_read(const ir_node *node, const ir_shape *x, const ir_sh
     r->by_batch = ir_attr_int(node, "layout", 0) != 0;
     r->reverse = strcmp(direction, "reverse") == 0;
     r->directions = strcmp(direction, "bidirectional") == 0 ? 2 : 1;
-    if (!r->reverse && r->directions == 1 && strcmp(direction, "forward"))
+    if (!r->reverse && r->directions == 1 && strcmp(direction, "forward") != 0)
         return error_set(err, TACIT_ERR_VALUE, "unknown direction '%s'", direction);
     if (x->rank != 3 || w->rank != 3 || w->dims[1] % r->gates)
         return error_set(err, TACIT_ERR_SHAPE, "X and W must have rank 3, W's rows %d gates",

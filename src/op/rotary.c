@@ -207,7 +207,7 @@ static tacit_status causal_conv_infer(op_infer *c)
     TRY(op_need_rank(c, 0, 3));
     if (w->rank != 3 || w->dims[0] != x->dims[1] || w->dims[1] != 1 || w->dims[2] < 1)
         return error_set(c->err, TACIT_ERR_SHAPE, "the weight must be [channels, 1, k]");
-    if (strcmp(act, "none") && strcmp(act, "silu") && strcmp(act, "swish"))
+    if (strcmp(act, "none") != 0 && strcmp(act, "silu") != 0 && strcmp(act, "swish") != 0)
         return error_set(c->err, TACIT_ERR_VALUE, "unknown activation '%s'", act);
     int64_t state[3] = {x->dims[0], x->dims[1], w->dims[2] - 1};
     TRY(op_need_shape(c, 2, 1, &x->dims[1]));

@@ -33,9 +33,9 @@ static tacit_status grid_read(const ir_node *node, const ir_shape *x, grid *g, t
     g->mode = strcmp(mode, "nearest") == 0                                 ? GRID_NEAREST
               : strcmp(mode, "cubic") == 0 || strcmp(mode, "bicubic") == 0 ? GRID_CUBIC
                                                                            : GRID_LINEAR;
-    if (g->pad == PAD_ZEROS && strcmp(pad, "zeros"))
+    if (g->pad == PAD_ZEROS && strcmp(pad, "zeros") != 0)
         return error_set(err, TACIT_ERR_VALUE, "unknown padding_mode '%s'", pad);
-    if (g->mode == GRID_LINEAR && strcmp(mode, "linear") && strcmp(mode, "bilinear"))
+    if (g->mode == GRID_LINEAR && strcmp(mode, "linear") != 0 && strcmp(mode, "bilinear") != 0)
         return error_set(err, TACIT_ERR_VALUE, "unknown mode '%s'", mode);
     return TACIT_OK;
 }
@@ -256,7 +256,7 @@ static tacit_status roi_infer(op_infer *c)
     if (rois->rank != 2 || rois->dims[1] != 4 || h < 1 || w < 1)
         return error_set(c->err, TACIT_ERR_SHAPE, "rois must be [n,4], the output not empty");
     TRY(op_need_shape(c, 2, 1, rois->dims));
-    if (strcmp(mode, "avg") && strcmp(mode, "max"))
+    if (strcmp(mode, "avg") != 0 && strcmp(mode, "max") != 0)
         return error_set(c->err, TACIT_ERR_VALUE, "unknown mode '%s'", mode);
     op_set_out_dims(c, 0, c->in[0]->dtype, 4,
                     (int64_t[]){rois->dims[0], c->in[0]->shape.dims[1], h, w});

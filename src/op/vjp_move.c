@@ -132,7 +132,7 @@ static ir_value *spread_axis(op_diff *c, ir_value *g, int32_t axis, int64_t full
 
 tacit_status op_vjp_slice(op_diff *c)
 {
-    int64_t starts[2 * IR_MAX_RANK], axes[2 * IR_MAX_RANK], steps[2 * IR_MAX_RANK];
+    int64_t starts[2 * IR_MAX_RANK] = {0}, axes[2 * IR_MAX_RANK], steps[2 * IR_MAX_RANK];
     uint32_t n, n_axes, n_steps = 0;
     const ir_shape *s = &input_type(c, 0)->shape;
     TRY(known_ints(c, 1, starts, &n));
@@ -158,7 +158,7 @@ tacit_status op_vjp_slice(op_diff *c)
 
 tacit_status op_vjp_pad(op_diff *c)
 {
-    int64_t pads[2 * IR_MAX_RANK];
+    int64_t pads[2 * IR_MAX_RANK] = {0};
     uint32_t n;
     const ir_shape *s = &input_type(c, 0)->shape;
     if (strcmp(ir_attr_string(c->node, "mode", "constant"), "constant") != 0 ||
@@ -180,7 +180,7 @@ tacit_status op_vjp_pad(op_diff *c)
 /* [r₀·d₀, r₁·d₁, …] seen as [r₀, d₀, r₁, d₁, …]: the repeats are summed. */
 tacit_status op_vjp_tile(op_diff *c)
 {
-    int64_t repeats[2 * IR_MAX_RANK], axes[IR_MAX_RANK];
+    int64_t repeats[2 * IR_MAX_RANK] = {0}, axes[IR_MAX_RANK];
     uint32_t n;
     const ir_shape *s = &input_type(c, 0)->shape;
     TRY(known_ints(c, 1, repeats, &n));

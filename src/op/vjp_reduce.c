@@ -102,7 +102,7 @@ static ir_value *product_slope(reduction *r)
 {
     op_diff *c = r->c;
     const ir_shape *s = &r->x->type.shape;
-    int64_t perm[IR_MAX_RANK], back[IR_MAX_RANK];
+    int64_t perm[IR_MAX_RANK] = {0}, back[IR_MAX_RANK];
     bool reduced[IR_MAX_RANK] = {false};
     int32_t n = 0;
     for (uint32_t i = 0; i < r->n_axes; i++)

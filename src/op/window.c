@@ -97,8 +97,8 @@ tacit_status op_window_read(const ir_node *node, const ir_shape *x, const int64_
     }
     TRY(op_window_attributes(node, w, err));
     const char *mode = ir_attr_string(node, "auto_pad", "NOTSET");
-    if (strcmp(mode, "NOTSET") && strcmp(mode, "VALID") && strcmp(mode, "SAME_UPPER") &&
-        strcmp(mode, "SAME_LOWER") && *mode)
+    if (strcmp(mode, "NOTSET") != 0 && strcmp(mode, "VALID") != 0 &&
+        strcmp(mode, "SAME_UPPER") != 0 && strcmp(mode, "SAME_LOWER") != 0 && *mode)
         return error_set(err, TACIT_ERR_VALUE, "unknown auto_pad '%s'", mode);
     bool ceiling = ir_attr_int(node, "ceil_mode", 0) != 0;
     for (int32_t i = 0; i < w->rank; i++) {
