@@ -49,4 +49,17 @@ typedef struct cpu_window_args {
 
 CPU_DECLARE(cpu_window_f32);
 
+/* The adjoint of pooling: every dy goes to the window's first maximum, or in equal shares to all of
+ * it. x is read for CPU_WINDOW_MAX only. Tile t: `tile` planes. */
+typedef struct cpu_pool_grad_args {
+    const float *x, *dy;
+    float *dx;
+    int64_t planes, tile;
+    int64_t in_height, in_width, out_height, out_width;
+    int64_t kernel[2], stride[2], dilation[2], pad[2];
+    cpu_window_kind kind;
+} cpu_pool_grad_args;
+
+CPU_DECLARE(cpu_pool_grad_f32);
+
 #endif

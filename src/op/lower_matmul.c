@@ -150,6 +150,36 @@ static tacit_status pack_right(op_lower *c, product *p, uint32_t input)
     return TACIT_OK;
 }
 
+/* A B that changes from run to run and is read by many row tiles is packed by a thunk of its own;
+ * otherwise every tile would pack what it reads again. */
+static bool packs_first(const product *p)
+{
+    for (uint32_t d = 0; d < p->g.batch_rank; d++)
+        if (p->g.b_batch[d] != 0)
+            return false;
+    return p->g.row_tiles > 2 && p->g.k > 0 && p->g.n >= 64;
+}
+
+static tacit_status pack_before(op_lower *c, const product *p, size_t *offset)
+{
+    const cpu_gemm_args *g = &p->g;
+    cpu_isa isa = c->cpu.isa;
+    int64_t width = cpu_gemm_width(isa), panels = (g->n + width - 1) / width;
+    size_t bytes = (size_t)(panels * width * g->k) * sizeof(float);
+    *offset = op_lower_reserve(c, bytes);
+    cpu_gemm_pack_args *a =
+        op_lower_thunk(c, CPU_PICK_NAME(isa, gemm_pack_f32), CPU_PICK(isa, cpu_gemm_pack_f32),
+                       sizeof *a, (uint32_t)panels);
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = (cpu_gemm_pack_args){
+        .n = g->n, .k = g->k, .b_row = g->b_row, .b_col = g->b_col, .k_end = g->k};
+    TRY(op_lower_in(c, offsetof(cpu_gemm_pack_args, b), 1));
+    TRY(op_lower_scratch(c, offsetof(cpu_gemm_pack_args, packed), *offset, true));
+    op_lower_cost(c, 0, 2 * bytes);
+    return TACIT_OK;
+}
+
 static bool is_packable(const op_lower *c, const product *p, uint32_t input)
 {
     const op_operand *b = &c->in[input];
@@ -162,7 +192,7 @@ static bool is_packable(const op_lower *c, const product *p, uint32_t input)
 }
 
 /* Which bytes of A and C tile t touches, where tiles are runs of rows or whole products. */
-static tacit_status bind_operands(op_lower *c, const product *p, bool apart)
+static tacit_status bind_operands(op_lower *c, const product *p, bool apart, const size_t *packed)
 {
     const cpu_gemm_args *g = &p->g;
     uint64_t a_run = 0, c_run = 0;
@@ -177,7 +207,9 @@ static tacit_status bind_operands(op_lower *c, const product *p, bool apart)
             a_run = (uint64_t)g->a_batch[0] * sizeof(float);
     }
     TRY(op_lower_in_tiled(c, offsetof(cpu_gemm_args, a), 0, a_run, a_run));
-    if (!g->packed)
+    if (packed)
+        TRY(op_lower_scratch(c, offsetof(cpu_gemm_args, packed), *packed, false));
+    else if (!g->packed)
         TRY(op_lower_in(c, offsetof(cpu_gemm_args, b), 1));
     if (p->bias >= 0)
         TRY(op_lower_in(c, offsetof(cpu_gemm_args, bias), (uint32_t)p->bias));
@@ -191,17 +223,20 @@ static tacit_status bind_operands(op_lower *c, const product *p, bool apart)
     return op_lower_scratch(c, offsetof(cpu_gemm_args, c), op_lower_reserve(c, bytes), true);
 }
 
-static void explain(op_lower *c, const product *p)
+static void explain(op_lower *c, const product *p, bool first)
 {
     const cpu_gemm_args *g = &p->g;
-    op_lower_note(
-        c, "gemm_f32_%s %lldx%lldx%lld batch %lld, %s%s, %u tiles of %lldx%lld; %s",
-        cpu_isa_name(c->cpu.isa), (long long)g->m, (long long)g->n, (long long)g->k,
-        (long long)p->batch, g->packed ? "B packed at compile time" : "B packed block by block",
-        g->copy_a ? ", A compacted" : "", g->row_tiles * g->col_tiles * (uint32_t)p->batch,
-        (long long)g->tile_rows, (long long)g->tile_cols,
-        g->packed ? "packing per run would read B twice"
-                  : "B is not a constant matrix, so it cannot be packed once");
+    op_lower_note(c, "gemm_f32_%s %lldx%lldx%lld batch %lld, %s%s, %u tiles of %lldx%lld; %s",
+                  cpu_isa_name(c->cpu.isa), (long long)g->m, (long long)g->n, (long long)g->k,
+                  (long long)p->batch,
+                  g->packed ? "B packed at compile time"
+                  : first   ? "B packed first"
+                            : "B packed block by block",
+                  g->copy_a ? ", A compacted" : "",
+                  g->row_tiles * g->col_tiles * (uint32_t)p->batch, (long long)g->tile_rows,
+                  (long long)g->tile_cols,
+                  g->packed ? "packing per run would read B twice"
+                            : "B is not a constant matrix, so it cannot be packed once");
 }
 
 static tacit_status emit(op_lower *c, product *p)
@@ -215,6 +250,10 @@ static tacit_status emit(op_lower *c, product *p)
     uint64_t tiles = (uint64_t)g->row_tiles * g->col_tiles * (uint64_t)p->batch;
     if (tiles > INT32_MAX)
         return OP_LOWER_NO_KERNEL;
+    size_t packed = 0;
+    bool first = !g->packed && packs_first(p);
+    if (first)
+        TRY(pack_before(c, p, &packed));
     cpu_gemm_args *args =
         op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, gemm_f32), CPU_PICK(c->cpu.isa, cpu_gemm_f32),
                        sizeof *args, (uint32_t)tiles);
@@ -222,13 +261,14 @@ static tacit_status emit(op_lower *c, product *p)
         return TACIT_ERR_MEMORY;
     *args = *g;
     args->bias = p->packed_bias;
-    TRY(bind_operands(c, p, p->residual >= 0 && cpu_gemm_late_residual(&g->epilogue)));
+    TRY(bind_operands(c, p, p->residual >= 0 && cpu_gemm_late_residual(&g->epilogue),
+                      first ? &packed : NULL));
     uint64_t bytes = op_lower_bytes(&c->out[0]);
     for (uint32_t i = 0; i < c->node->n_inputs; i++)
         if (op_lower_has(c, i))
             bytes += op_lower_bytes(&c->in[i]);
     op_lower_cost(c, 2.0 * (double)p->batch * (double)g->m * (double)g->n * (double)g->k, bytes);
-    explain(c, p);
+    explain(c, p, first);
     return TACIT_OK;
 }
 

@@ -137,6 +137,51 @@ tacit_status op_lower_pool(op_lower *c)
     return TACIT_OK;
 }
 
+tacit_status op_lower_pool_grad(op_lower *c)
+{
+    op_window w;
+    plane_window p;
+    if (c->in[0].type.dtype != TACIT_F32)
+        return OP_LOWER_NO_KERNEL;
+    TRY(op_window_read(c->node, &c->in[0].type.shape, NULL, &w, c->err));
+    if (ir_shape_size(&c->out[0].type.shape) == 0)
+        return TACIT_OK;
+    if (!flatten(&w, &p))
+        return OP_LOWER_NO_KERNEL;
+    bool max = c->node->type[0] == 'M', all = ir_attr_int(c->node, "count_include_pad", 0) != 0;
+    const int64_t *x = c->in[0].type.shape.dims, in = p.in[0] * p.in[1], out = p.out[0] * p.out[1];
+    int64_t planes = x[0] * x[1], work = in + out * p.kernel[0] * p.kernel[1];
+    int64_t tile = 20000 / (work + 1) + 1;
+    cpu_pool_grad_args *a = op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, pool_grad_f32),
+                                           CPU_PICK(c->cpu.isa, cpu_pool_grad_f32), sizeof *a,
+                                           (uint32_t)((planes + tile - 1) / tile));
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = (cpu_pool_grad_args){.planes = planes,
+                              .tile = tile,
+                              .in_height = p.in[0],
+                              .in_width = p.in[1],
+                              .out_height = p.out[0],
+                              .out_width = p.out[1],
+                              .kind = max   ? CPU_WINDOW_MAX
+                                      : all ? CPU_WINDOW_AVERAGE_ALL
+                                            : CPU_WINDOW_AVERAGE};
+    memcpy(a->kernel, p.kernel, sizeof p.kernel);
+    memcpy(a->stride, p.stride, sizeof p.stride);
+    memcpy(a->dilation, p.dilation, sizeof p.dilation);
+    memcpy(a->pad, p.pad, sizeof p.pad);
+    uint64_t in_run = (uint64_t)(tile * in) * sizeof(float),
+             out_run = (uint64_t)(tile * out) * sizeof(float);
+    if (max)
+        TRY(op_lower_in_tiled(c, offsetof(cpu_pool_grad_args, x), 0, in_run, in_run));
+    TRY(op_lower_in_tiled(c, offsetof(cpu_pool_grad_args, dy), 1, out_run, out_run));
+    TRY(op_lower_out_tiled(c, offsetof(cpu_pool_grad_args, dx), 0, in_run, in_run));
+    op_lower_cost(c, (double)planes * (double)work,
+                  2 * op_lower_bytes(&c->out[0]) + op_lower_bytes(&c->in[1]));
+    op_lower_note(c, "pool_grad_f32_%s, plane by plane", cpu_isa_name(c->cpu.isa));
+    return TACIT_OK;
+}
+
 /* --- products --------------------------------------------------------------------------------- */
 
 /* The padded copy of the input that windows are read from. */

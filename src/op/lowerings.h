@@ -43,6 +43,7 @@ tacit_status op_lower_argmax(op_lower *c);
 /* lower_window.c */
 tacit_status op_lower_conv(op_lower *c); /* Conv and tacit.Conv */
 tacit_status op_lower_pool(op_lower *c); /* MaxPool, AveragePool */
+tacit_status op_lower_pool_grad(op_lower *c);
 /* lower_winograd.c: is this a convolution for it, and then */
 struct op_conv;
 bool op_winograd_suits(const op_lower *c, const struct op_conv *conv);

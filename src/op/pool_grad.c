@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The adjoint of AveragePool: (x, dy) → dx, with the attributes of the pooling. */
+ * The adjoints of AveragePool and MaxPool: (x, dy) → dx, with the attributes of the pooling. Of
+ * equal maxima the first in the window gets all of dy. */
 #include <string.h>
+
+#include "op/lowerings.h"
 
 #include "op/values.h"
 #include "op/vjp.h"
@@ -10,7 +13,13 @@ static tacit_status grad_infer(op_infer *c)
 {
     op_window w;
     TRY(op_need_float(c, 0));
+    TRY(op_check_same_dtype(c));
     TRY(op_window_read(c->node, &c->in[0]->shape, NULL, &w, c->err));
+    ir_shape pooled = c->in[0]->shape;
+    for (int32_t i = 0; i < w.rank; i++)
+        pooled.dims[2 + i] = w.out[i];
+    if (!ir_shape_equal(&pooled, &c->in[1]->shape))
+        return error_set(c->err, TACIT_ERR_SHAPE, "dy does not have the shape of the pooled x");
     op_set_out(c, 0, c->in[0]->dtype, &c->in[0]->shape);
     return TACIT_OK;
 }
@@ -53,7 +62,40 @@ static tacit_status average_eval(op_eval *c)
     return TACIT_OK;
 }
 
+static tacit_status max_eval(op_eval *c)
+{
+    pool_grad p;
+    double *x;
+    TRY(begin(c, &p));
+    TRY(op_input_f64(c, 0, &x));
+    for (int64_t at = 0; at < p.w.out_size; at++) {
+        op_window_offsets(&p.w, at, p.offsets);
+        for (int64_t i = 0; i < p.planes; i++) {
+            int64_t best = -1;
+            for (int64_t k = 0; k < p.w.taps; k++) {
+                int64_t j = p.offsets[k];
+                if (j >= 0 && (best < 0 || x[i * p.w.in_size + j] > x[i * p.w.in_size + best]))
+                    best = j;
+            }
+            if (best >= 0)
+                p.dx[i * p.w.in_size + best] += p.dy[i * p.w.out_size + at];
+        }
+    }
+    op_output_f64(c, 0, p.dx);
+    return TACIT_OK;
+}
+
 const op_def op_rows_pool_grad[] = {
+    {.name = "MaxPoolGrad",
+     .domain = "tacit",
+     .min_in = 2,
+     .max_in = 2,
+     .min_out = 1,
+     .max_out = 1,
+     .infer = grad_infer,
+     .eval = max_eval,
+     .lower = op_lower_pool_grad,
+     .vjp = op_vjp_max_pool_grad},
     {.name = "AveragePoolGrad",
      .domain = "tacit",
      .min_in = 2,
@@ -62,6 +104,7 @@ const op_def op_rows_pool_grad[] = {
      .max_out = 1,
      .infer = grad_infer,
      .eval = average_eval,
+     .lower = op_lower_pool_grad,
      .vjp = op_vjp_average_pool_grad},
     {0},
 };

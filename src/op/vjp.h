@@ -22,7 +22,7 @@ op_vjp_fn op_vjp_relabel, op_vjp_transpose, op_vjp_expand, op_vjp_concat, op_vjp
     op_vjp_gather_nd, op_vjp_scatter_elements, op_vjp_scatter_nd;
 /* vjp_window.c */
 op_vjp_fn op_vjp_conv, op_vjp_conv_transpose, op_vjp_max_pool, op_vjp_average_pool_grad,
-    op_vjp_average_pool, op_vjp_global_average, op_vjp_batch_norm;
+    op_vjp_max_pool_grad, op_vjp_average_pool, op_vjp_global_average, op_vjp_batch_norm;
 /* vjp_linear.c: maps that are linear in each input */
 op_vjp_fn op_vjp_solve, op_vjp_einsum, op_vjp_grouped_matmul, op_vjp_depth_to_space,
     op_vjp_space_to_depth, op_vjp_scatter_add, op_vjp_rotary, op_vjp_fft;

@@ -28,6 +28,27 @@ static ir_value *matrix_grad(op_diff *c, const ir_shape *a, const ir_shape *b)
     return op_diff_reshape(c, c->out_grad[0], &s);
 }
 
+/* x as [rows, last axis]. */
+static ir_value *as_rows(op_diff *c, ir_value *x)
+{
+    int32_t rank = x->type.shape.rank;
+    int64_t last = x->type.shape.dims[rank - 1], rows = 1;
+    for (int32_t i = 0; i < rank - 1; i++)
+        rows *= x->type.shape.dims[i];
+    ir_shape s = ir_shape_of(2, (int64_t[]){rows, last});
+    return op_diff_reshape(c, x, &s);
+}
+
+/* Aᵀ·G. One matrix B for many A: the sum over them is one product over all their rows. */
+static ir_value *right_grad(op_diff *c, ir_value *a, ir_value *g, const ir_shape *b)
+{
+    if (a && g && b->rank == 2 && a->type.shape.rank > 2) {
+        a = as_rows(c, a);
+        g = as_rows(c, g);
+    }
+    return op_diff_sum_to(c, op_diff2(c, "MatMul", op_diff_swap_last(c, a), g), b);
+}
+
 tacit_status op_vjp_matmul(op_diff *c)
 {
     ir_value *a = c->node->inputs[0], *b = c->node->inputs[1];
@@ -39,8 +60,7 @@ tacit_status op_vjp_matmul(op_diff *c)
         c->in_grad[0] = op_diff_reshape(c, d, &a->type.shape);
     }
     if (c->wanted[1] && mb) {
-        ir_value *d = op_diff2(c, "MatMul", op_diff_swap_last(c, ma), g);
-        d = op_diff_sum_to(c, d, &mb->type.shape);
+        ir_value *d = right_grad(c, ma, g, &mb->type.shape);
         c->in_grad[1] = op_diff_reshape(c, d, &b->type.shape);
     }
     return c->status;

@@ -196,65 +196,27 @@ static ir_node *sibling(op_diff *c, const char *type, const char *domain, uint32
     return c->status == TACIT_OK ? n : NULL;
 }
 
-/* Windows side by side: what equals its window's maximum shares the cotangent. x as [N, C, H/k, k,
- * …]; NULL where windows overlap or leave something out. */
-static ir_value *tiled_max_grad(op_diff *c, ir_value *x, ir_value *g)
-{
-    op_window w;
-    c->status = op_window_read(c->node, &x->type.shape, NULL, &w, c->err);
-    ir_shape blocks = {.rank = 2 + 2 * w.rank,
-                       .dims = {x->type.shape.dims[0], x->type.shape.dims[1]}};
-    ir_shape one = blocks;
-    int64_t axes[IR_MAX_RANK];
-    if (c->status != TACIT_OK || blocks.rank > IR_MAX_RANK)
-        return NULL;
-    for (int32_t i = 0; i < w.rank; i++) {
-        if (w.stride[i] != w.kernel[i] || w.dilation[i] != 1 || w.pad_begin[i] || w.pad_end[i] ||
-            w.out[i] * w.kernel[i] != w.in[i])
-            return NULL;
-        blocks.dims[2 + 2 * i] = one.dims[2 + 2 * i] = w.out[i];
-        blocks.dims[3 + 2 * i] = w.kernel[i];
-        one.dims[3 + 2 * i] = 1;
-        axes[i] = 3 + 2 * i;
-    }
-    ir_value *y = op_diff_reshape(c, c->node->outputs[0], &one);
-    ir_value *hit = op_diff2(c, "Equal", op_diff_reshape(c, x, &blocks), y);
-    hit = op_diff_cast(c, hit, x->type.dtype);
-    ir_value *ties = op_diff_sum(c, hit, (uint32_t)w.rank, axes, true);
-    ir_value *share = op_diff2(c, "Div", op_diff_reshape(c, g, &one), ties);
-    return op_diff_reshape(c, op_diff2(c, "Mul", hit, share), &x->type.shape);
-}
-
-/* MaxPool's second output says where each maximum lies in the flat input: the cotangents go there,
- * adding up where windows overlap. */
 tacit_status op_vjp_max_pool(op_diff *c)
 {
-    ir_value *x = c->node->inputs[0], *g = c->out_grad[0];
-    if (!g)
+    ir_value *in[2] = {c->node->inputs[0], c->out_grad[0]};
+    if (!in[1])
         return c->status;
     if (ir_attr_int(c->node, "storage_order", 0))
         return op_diff_fail(c, TACIT_ERR_UNSUPPORTED, "storage_order=1 has no gradient rule");
-    c->in_grad[0] = tiled_max_grad(c, x, g);
-    if (c->in_grad[0] || c->status != TACIT_OK)
-        return c->status;
-    ir_value *where = c->node->n_outputs > 1 ? c->node->outputs[1] : NULL;
-    if (!where) {
-        ir_node *again = sibling(c, "MaxPool", "", 1, &x, 2);
-        where = again ? again->outputs[1] : NULL;
-    }
-    if (!where)
-        return c->status;
-    ir_type flat = ir_type_tensor(x->type.dtype, 1, (int64_t[]){ir_shape_size(&x->type.shape)});
-    ir_shape list = ir_shape_of(2, (int64_t[]){ir_shape_size(&g->type.shape), 1});
-    ir_shape line = ir_shape_of(1, list.dims);
-    ir_value *in[3] = {op_diff_zeros(c, &flat), op_diff_reshape(c, where, &list),
-                       op_diff_reshape(c, g, &line)};
-    ir_value *d = op_diff_open(c, "ScatterND", 3, in);
-    if (d && !ir_attr_set_string(c->graph, d->producer, "reduction", "add"))
-        return c->status = error_memory(c->err, "a gradient graph");
-    if (d)
-        c->status = op_infer_node(c->graph, d->producer, c->err);
-    c->in_grad[0] = op_diff_reshape(c, d, &x->type.shape);
+    ir_node *n = sibling(c, "MaxPoolGrad", "tacit", 2, in, 1);
+    c->in_grad[0] = n ? n->outputs[0] : NULL;
+    return c->status;
+}
+
+/* Linear in dy: the cotangent of dy is that of dx at the maxima, whose places in the flat x are
+ * MaxPool's second output. */
+tacit_status op_vjp_max_pool_grad(op_diff *c)
+{
+    ir_value *x = c->node->inputs[0], *g = c->out_grad[0];
+    ir_node *again = sibling(c, "MaxPool", "", 1, &x, 2);
+    ir_shape flat = ir_shape_of(1, (int64_t[]){ir_shape_size(&x->type.shape)});
+    if (again && c->wanted[1])
+        c->in_grad[1] = op_diff2(c, "Gather", op_diff_reshape(c, g, &flat), again->outputs[1]);
     return c->status;
 }
 

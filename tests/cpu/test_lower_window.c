@@ -168,12 +168,40 @@ static void pooling(void **state)
     }
 }
 
+static void pool_gradients(void **state)
+{
+    (void)state;
+    rng r = rng_seed(53);
+    static const window tiled = {{2, 2}, {2, 2}, {1, 1}, {0, 0, 0, 0}};
+    for (int round = 0; round < 60; round++) {
+        window w = round < 4 ? tiled : random_window(&r);
+        bool max = round & 1;
+        int64_t h = 8 + 2 * (int64_t)rng_below(&r, 5), width = 8 + 2 * (int64_t)rng_below(&r, 30);
+        for (int i = 0; i < 4; i++)
+            w.pads[i] = w.pads[i] < w.kernel[i & 1] ? w.pads[i] : w.kernel[i & 1] - 1;
+        op_case c;
+        op_case_begin(&c, "tacit", max ? "MaxPoolGrad" : "AveragePoolGrad");
+        op_case_random(&c, &r, TACIT_F32, SHAPE(2, 5, h, width), -1, 1);
+        op_case_random(&c, &r, TACIT_F32, SHAPE(2, 5, out_size(&w, 0, h), out_size(&w, 1, width)),
+                       -1, 1);
+        set_window(&c, &w, 2);
+        if (!max)
+            op_case_int(&c, "count_include_pad", round >> 2 & 1);
+        lower_check(&c, &r, 1, 0, 1e-5);
+        op_case_end(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolutions),     cmocka_unit_test(pointwise_and_deep),
-        cmocka_unit_test(depthwise),        cmocka_unit_test(three_by_three),
-        cmocka_unit_test(one_spatial_axis), cmocka_unit_test(pooling),
+        cmocka_unit_test(convolutions),
+        cmocka_unit_test(pool_gradients),
+        cmocka_unit_test(pointwise_and_deep),
+        cmocka_unit_test(depthwise),
+        cmocka_unit_test(three_by_three),
+        cmocka_unit_test(one_spatial_axis),
+        cmocka_unit_test(pooling),
     };
     return cmocka_run_group_tests_name("lowering of windows", tests, NULL, NULL);
 }

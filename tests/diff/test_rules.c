@@ -183,6 +183,10 @@ static const rule_case cases[] = {
      "in %a : f64[2,4,3,2]\nin %b : f64[4,3,2,3]\nin %c : f64[6]\n%y = ConvTranspose(%a, %b, %c) "
      "group=2 strides=[2, 1] pads=[0, 1, 1, 1] output_padding=[1, 0] @n\nout %y",
      -1, 1},
+    {"MaxPoolGrad",
+     "in %a : f64[1,2,4,3]\nin %b : f64[1,2,3,2]\n%y = tacit.MaxPoolGrad(%a, %b) "
+     "kernel_shape=[2, 2] @n\nout %y",
+     -1, 1},
     {"AveragePoolGrad",
      "in %a : f64[1,2,4,3]\nin %b : f64[1,2,3,2]\n%y = tacit.AveragePoolGrad(%a, %b) "
      "kernel_shape=[2, 2] @n\nout %y",
