@@ -26,6 +26,9 @@ void op_lower_cut(struct cpu_gemm_args *g, int64_t batch, cpu_isa isa);
 int op_lower_rows_in_set(int64_t row, int64_t height);
 bool op_accepts_matmul(const ir_node *node, uint32_t in, const op_operand *view);
 
+/* lower_narrow.c: products with weights in fewer bits */
+tacit_status op_lower_narrow(op_lower *c); /* tacit.DequantMatMul */
+
 /* lower_move.c */
 tacit_status op_lower_view(op_lower *c); /* any row with an alias rule: copies the view */
 bool op_accepts_view(const ir_node *node, uint32_t in, const op_operand *view);

@@ -4,193 +4,87 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/half.h"
+#include "op/activation.h"
 #include "op/build.h"
 #include "op/gemm.h"
-#include "op/gguf.h"
+#include "op/lowerings.h"
+#include "op/narrow.h"
 #include "op/strip.h"
 #include "op/values.h"
 #include "op/vjp.h"
 
-/* --- weight schemes ------------------------------------------------------------------------------
- * A weight matrix [k, n] in one of:
- *   int8   i8/u8 [k,n]; scale, zero [ceil(k/block), n]
- *   int4   u8, two to a byte in row-major order, low nibble first; zero 8 where none is given
- *   fp8    u8 [k,n]; format e4m3fn (OCP), e4m3_ieee (with infinities) or e5m2; scale [n] or [1]
- *   nvfp4  as int4 with E2M1 codes; scale u8/f8e4m3fn [ceil(k/16), n], global scale one f32
- *   gguf   packed blocks of `type`, each output's k values contiguous ([n,k])                   */
-
-typedef enum scheme_kind {
-    SCHEME_INT8,
-    SCHEME_INT4,
-    SCHEME_FP8,
-    SCHEME_NVFP4,
-    SCHEME_GGUF
-} scheme_kind;
-
-typedef struct scheme {
-    scheme_kind kind;
-    int64_t k, n, block, blocks;
-    const op_gguf_type *gguf;
-    int format; /* fp8: 0 e4m3fn, 1 e4m3_ieee, 2 e5m2 */
-} scheme;
-
-static int index_of(const char *const *names, int count, const char *name)
-{
-    for (int i = 0; i < count; i++)
-        if (strcmp(names[i], name) == 0)
-            return i;
-    return -1;
-}
-
-static tacit_status scheme_read(const ir_node *node, int64_t k, scheme *s, tacit_error *err)
-{
-    static const char *const kinds[] = {"int8", "int4", "fp8", "nvfp4", "gguf"};
-    static const char *const formats[] = {"e4m3fn", "e4m3_ieee", "e5m2"};
-    const char *name = ir_attr_string(node, "scheme", "");
-    int kind = index_of(kinds, 5, name);
-    if (kind < 0)
-        return error_set(err, TACIT_ERR_VALUE, "unknown scheme '%s'", name);
-    *s = (scheme){.kind = (scheme_kind)kind, .k = k, .n = ir_attr_int(node, "n", 0)};
-    s->block = kind == SCHEME_NVFP4 ? 16 : ir_attr_int(node, "block", k);
-    s->format = index_of(formats, 3, ir_attr_string(node, "format", "e4m3fn"));
-    s->gguf = op_gguf_by_name(ir_attr_string(node, "type", NULL));
-    if (k < 1 || k > INT32_MAX || s->n < 1 || s->n > INT32_MAX || s->block < 1 || s->format < 0)
-        return error_set(err, TACIT_ERR_VALUE, "k %lld, n %lld, block %lld or format", (long long)k,
-                         (long long)s->n, (long long)s->block);
-    s->blocks = (k + s->block - 1) / s->block;
-    if (kind == SCHEME_GGUF && (!s->gguf || k % s->gguf->elements))
-        return error_set(err, TACIT_ERR_VALUE, "type '%s' does not divide rows of %lld",
-                         ir_attr_string(node, "type", ""), (long long)k);
-    return TACIT_OK;
-}
-
-static int64_t scheme_bytes(const scheme *s)
-{
-    switch (s->kind) {
-    case SCHEME_INT8:
-    case SCHEME_FP8:
-        return s->k * s->n;
-    case SCHEME_INT4:
-    case SCHEME_NVFP4:
-        return (s->k * s->n + 1) / 2;
-    case SCHEME_GGUF:
-        break;
-    }
-    return s->k / s->gguf->elements * s->gguf->bytes * s->n;
-}
-
-/* Checks w, scale, zero (or the global scale) at inputs 1, 2, 3. */
-static tacit_status scheme_check(const op_infer *c, const scheme *s)
-{
-    const ir_type *w = c->in[1], *scale = op_in_type(c, 2), *third = op_in_type(c, 3);
-    bool narrow = w->dtype == TACIT_U8 || (w->dtype == TACIT_I8 && s->kind == SCHEME_INT8);
-    if (!narrow || ir_shape_size(&w->shape) != scheme_bytes(s))
-        return error_set(c->err, TACIT_ERR_SHAPE, "the weight must be %lld bytes, not %s of %lld",
-                         (long long)scheme_bytes(s), tacit_dtype_text(w->dtype),
-                         (long long)ir_shape_size(&w->shape));
-    int64_t grid = s->blocks * s->n, scales = scale ? ir_shape_size(&scale->shape) : 0;
-    bool fits = s->kind == SCHEME_GGUF  ? !scale && !third
-                : s->kind == SCHEME_FP8 ? !third && (!scale || scales == 1 || scales == s->n)
-                                        : scales == grid;
-    if (fits && third)
-        fits = ir_shape_size(&third->shape) == (s->kind == SCHEME_NVFP4 ? 1 : grid);
-    return fits ? TACIT_OK
-                : error_set(c->err, TACIT_ERR_SHAPE, "scales or zero points do not fit %lld×%lld",
-                            (long long)s->blocks, (long long)s->n);
-}
-
-/* E4M3 as an IEEE format would read it: the largest exponent means infinity or NaN. */
-static double e4m3_ieee(uint8_t b)
-{
-    int e = b >> 3 & 15, m = b & 7;
-    double v = e == 15 ? (m ? NAN : INFINITY) : e ? ldexp(8 + m, e - 10) : ldexp(m, -9);
-    return b & 128 ? -v : v;
-}
-
-static double fp8(int format, uint8_t b)
-{
-    return format == 1   ? e4m3_ieee(b)
-           : format == 2 ? half_decode(HALF_E5M2, b)
-                         : half_decode(HALF_E4M3FN, b);
-}
-
-/* The whole matrix as [k, n]. `w`: its bytes. */
-static void scheme_decode(const scheme *s, const ir_tensor *w, const uint8_t *bytes,
-                          const ir_tensor *scale, const ir_tensor *third, double *out)
-{
-    double global =
-        s->kind == SCHEME_NVFP4 && third ? ir_load_f64(third->dtype, third->data, 0) : 1;
-    for (int64_t e = 0; e < s->k * s->n; e++) {
-        int64_t p = e / s->n, j = e % s->n, at = p / s->block * s->n + j;
-        int nib = s->kind == SCHEME_INT4 || s->kind == SCHEME_NVFP4
-                      ? bytes[e / 2] >> (e % 2 * 4) & 15
-                      : 0;
-        double z = third && s->kind != SCHEME_NVFP4 ? ir_load_f64(third->dtype, third->data, at)
-                   : s->kind == SCHEME_INT4         ? 8
-                                                    : 0;
-        if (s->kind == SCHEME_FP8) {
-            bool one = !scale || ir_tensor_count(scale) == 1;
-            out[e] = fp8(s->format, bytes[e]) *
-                     (scale ? ir_load_f64(scale->dtype, scale->data, one ? 0 : j) : 1);
-        } else if (s->kind == SCHEME_NVFP4) {
-            double f = scale->dtype == TACIT_U8 ? fp8(0, ((const uint8_t *)scale->data)[at])
-                                                : ir_load_f64(scale->dtype, scale->data, at);
-            out[e] = half_decode(HALF_E2M1, (uint16_t)nib) * f * global;
-        } else {
-            double q = s->kind == SCHEME_INT4 ? nib
-                       : w->dtype == TACIT_I8 ? (int8_t)bytes[e]
-                                              : bytes[e];
-            out[e] = (q - z) * ir_load_f64(scale->dtype, scale->data, at);
-        }
-    }
-}
-
-/* GGUF rows lie by output: transposes while decoding. `row`: k values of workspace. */
-static void gguf_decode(const scheme *s, const uint8_t *bytes, double *row, double *out)
-{
-    int64_t blocks = s->k / s->gguf->elements;
-    for (int64_t j = 0; j < s->n; j++) {
-        for (int64_t b = 0; b < blocks; b++, bytes += s->gguf->bytes)
-            s->gguf->decode(bytes, row + b * s->gguf->elements);
-        for (int64_t p = 0; p < s->k; p++)
-            out[p * s->n + j] = row[p];
-    }
-}
+/* --- DequantMatMul(x, w, scale?, zero?, bias?, residual?) ---------------------------------------
+ */
 
 static tacit_status dequant_infer(op_infer *c)
 {
-    scheme s;
+    op_narrow s;
+    op_activation act;
     const ir_shape *x = &c->in[0]->shape;
     TRY(op_need_float(c, 0));
     if (x->rank < 1)
         return error_set(c->err, TACIT_ERR_SHAPE, "x must have at least one axis");
-    TRY(scheme_read(c->node, x->dims[x->rank - 1], &s, c->err));
-    TRY(scheme_check(c, &s));
+    TRY(op_narrow_read(c->node, x->dims[x->rank - 1], &s, c->err));
+    TRY(op_narrow_check(c, &s));
+    TRY(op_activation_read(c->node, &act, c->err));
     ir_shape y = *x;
     y.dims[y.rank - 1] = s.n;
+    TRY(op_need_shape(c, 4, 1, &s.n));
+    TRY(op_need_shape(c, 5, y.rank, y.dims));
+    for (uint32_t i = 4; i < 6; i++)
+        if (op_in_type(c, i) && op_in_type(c, i)->dtype != c->in[0]->dtype)
+            return error_set(c->err, TACIT_ERR_TYPE, "input %u is not of x's type", i);
     op_set_out(c, 0, c->in[0]->dtype, &y);
     return TACIT_OK;
 }
 
+/* x as its kernel sees it: every group of 32 rounded to 127 steps of its largest magnitude. */
+static void round_rows(double *x, int64_t rows, int64_t k)
+{
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t g = 0; g < k; g += CPU_QGROUP) {
+            double *v = x + i * k + g;
+            int64_t n = k - g < CPU_QGROUP ? k - g : CPU_QGROUP;
+            float most = 0;
+            for (int64_t e = 0; e < n; e++)
+                most = fmaxf(most, fabsf((float)v[e]));
+            float factor = most > 0 ? 127.0f / most : 0, step = most / 127.0f;
+            for (int64_t e = 0; e < n; e++)
+                v[e] = isfinite(v[e]) ? op_round_even((float)v[e] * factor) * step : NAN;
+        }
+}
+
 static tacit_status dequant_eval(op_eval *c)
 {
-    scheme s;
-    const ir_tensor *x = op_in(c, 0), *w = op_in(c, 1);
-    double *matrix, *row, *y;
-    TRY(scheme_read(c->node, x->shape.dims[x->shape.rank - 1], &s, c->err));
+    op_narrow s;
+    op_activation act;
+    const ir_tensor *x = op_in(c, 0);
+    double *matrix, *row, *y, *rows, *bias, *residual;
+    double alpha = ir_attr_float(c->node, "alpha", 1);
+    bool last = ir_attr_int(c->node, "activation_last", 0) != 0;
+    TRY(op_narrow_read(c->node, x->shape.dims[x->shape.rank - 1], &s, c->err));
+    TRY(op_activation_read(c->node, &act, c->err));
     TRY(op_scratch_f64(c, s.k * s.n, &matrix));
     TRY(op_scratch_f64(c, s.k, &row));
-    if (s.kind == SCHEME_GGUF)
-        gguf_decode(&s, w->data, row, matrix);
-    else
-        scheme_decode(&s, w, w->data, op_in(c, 2), op_in(c, 3), matrix);
+    op_narrow_data d = {op_in(c, 1), op_in(c, 2), op_in(c, 3), op_in(c, 1)->data};
+    op_narrow_decode(&s, &d, row, matrix);
+    TRY(op_input_f64(c, 0, &rows));
+    TRY(op_input_f64(c, 4, &bias));
+    TRY(op_input_f64(c, 5, &residual));
+    if (s.int8_rows)
+        round_rows(rows, ir_tensor_count(x) / s.k, s.k);
     ir_shape shape = ir_shape_of(2, (int64_t[]){s.k, s.n});
+    ir_tensor a = ir_tensor_view(TACIT_F64, &x->shape, rows);
     ir_tensor b = ir_tensor_view(TACIT_F64, &shape, matrix);
     op_matmul p = {0};
     TRY(op_matmul_plan(&p, &x->shape, &shape, c->err));
-    TRY(op_scratch_f64(c, ir_shape_size(&p.y), &y));
-    TRY(op_matmul_f64(c, &p, x, &b, y));
+    int64_t count = ir_shape_size(&p.y);
+    TRY(op_scratch_f64(c, count, &y));
+    TRY(op_matmul_f64(c, &p, &a, &b, y));
+    for (int64_t i = 0; i < count; i++) {
+        double v = alpha * y[i] + (bias ? bias[i % s.n] : 0), r = residual ? residual[i] : 0;
+        y[i] = last ? op_activation_apply(&act, v + r) : op_activation_apply(&act, v) + r;
+    }
     op_output_f64(c, 0, y);
     return TACIT_OK;
 }
@@ -286,7 +180,7 @@ static tacit_status lora_decompose(ir_graph *g, ir_node *node, tacit_error *err)
  * other. */
 
 static tacit_status grouped_read(const ir_node *node, const ir_shape *x, const ir_type *w,
-                                 scheme *s, int64_t *experts, tacit_error *err)
+                                 op_narrow *s, int64_t *experts, tacit_error *err)
 {
     if (x->rank != 2)
         return error_set(err, TACIT_ERR_SHAPE, "x must be [rows, k]");
@@ -294,13 +188,13 @@ static tacit_status grouped_read(const ir_node *node, const ir_shape *x, const i
         if (w->shape.rank != 3 || w->shape.dims[1] != x->dims[1])
             return error_set(err, TACIT_ERR_SHAPE, "W must be [experts, %lld, n]",
                              (long long)x->dims[1]);
-        *s = (scheme){.k = x->dims[1], .n = w->shape.dims[2]};
+        *s = (op_narrow){.k = x->dims[1], .n = w->shape.dims[2]};
         *experts = w->shape.dims[0];
         return TACIT_OK;
     }
-    TRY(scheme_read(node, x->dims[1], s, err));
-    int64_t bytes = s->gguf ? scheme_bytes(s) : 0, have = ir_shape_size(&w->shape);
-    if (s->kind != SCHEME_GGUF || w->dtype != TACIT_U8 || have % bytes)
+    TRY(op_narrow_read(node, x->dims[1], s, err));
+    int64_t bytes = s->gguf ? op_narrow_size(s) : 0, have = ir_shape_size(&w->shape);
+    if (s->kind != OP_NARROW_GGUF || w->dtype != TACIT_U8 || have % bytes)
         return error_set(err, TACIT_ERR_VALUE,
                          "experts must be packed as gguf blocks of %lld bytes", (long long)bytes);
     *experts = have / bytes;
@@ -309,7 +203,7 @@ static tacit_status grouped_read(const ir_node *node, const ir_shape *x, const i
 
 static tacit_status grouped_infer(op_infer *c)
 {
-    scheme s;
+    op_narrow s;
     int64_t experts;
     TRY(op_need_float(c, 0));
     TRY(grouped_read(c->node, &c->in[0]->shape, c->in[1], &s, &experts, c->err));
@@ -321,18 +215,22 @@ static tacit_status grouped_infer(op_infer *c)
 }
 
 /* One expert's matrix as [k, n] doubles. */
-static void expert_matrix(const ir_tensor *w, const scheme *s, int64_t expert, double *row,
+static void expert_matrix(const ir_tensor *w, const op_narrow *s, int64_t expert, double *row,
                           double *out)
 {
     if (s->gguf)
-        gguf_decode(s, (const uint8_t *)w->data + expert * scheme_bytes(s), row, out);
+        op_narrow_decode(
+            s,
+            &(op_narrow_data){.w = w,
+                              .bytes = (const uint8_t *)w->data + expert * op_narrow_size(s)},
+            row, out);
     else
         op_strip_load_f64(w->dtype, w->data, expert * s->k * s->n, 1, s->k * s->n, out);
 }
 
 static tacit_status grouped_eval(op_eval *c)
 {
-    scheme s;
+    op_narrow s;
     const ir_tensor *w = op_in(c, 1);
     ir_type type = ir_tensor_type(w);
     int64_t experts, rows = op_in(c, 0)->shape.dims[0], *ids;
@@ -427,7 +325,7 @@ static tacit_status route_eval(op_eval *c)
     }
 
 const op_def op_rows_weights[] = {
-    ROW("DequantMatMul", 2, 4, 1, dequant_infer, dequant_eval),
+    ROW("DequantMatMul", 2, 6, 1, dequant_infer, dequant_eval, .lower = op_lower_narrow),
     ROW("DequantizeGguf", 1, 1, 1, unpack_infer, unpack_eval),
     ROW("LoraMatMul", 4, 4, 1, lora_infer, lora_eval, .decompose = lora_decompose),
     ROW("GroupedMatMul", 3, 3, 1, grouped_infer, grouped_eval, .vjp = op_vjp_grouped_matmul),

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#if defined(__x86_64__)
+#include "cpu/vec_avx2.h"
+
+#define QMR 4
+
+typedef uint8_t vb __attribute__((vector_size(32)));
+
+static inline vb vb_load(const void *p)
+{
+    return (vb)_mm256_loadu_si256((const __m256i *)p);
+}
+static inline void vb_store(void *p, vb v)
+{
+    _mm256_storeu_si256((__m256i *)p, (__m256i)v);
+}
+static inline vb vb_flip(vb v)
+{
+    return v ^ (uint8_t)0x80;
+}
+static inline vb vb_low(vb v)
+{
+    return v & (uint8_t)15;
+}
+static inline vb vb_high(vb v)
+{
+    return (vb)_mm256_and_si256(_mm256_srli_epi16((__m256i)v, 4), _mm256_set1_epi8(15));
+}
+static inline vb vb_two(vb v, int j)
+{
+    __m256i x = (__m256i)v;
+    x = j == 0   ? _mm256_slli_epi16(x, 4)
+        : j == 1 ? _mm256_slli_epi16(x, 2)
+        : j == 3 ? _mm256_srli_epi16(x, 2)
+                 : x;
+    return (vb)_mm256_and_si256(x, _mm256_set1_epi8(0x30));
+}
+static inline vb vb_four(const int8_t *p)
+{
+    int32_t x;
+    __builtin_memcpy(&x, p, 4);
+    return (vb)_mm256_set1_epi32(x);
+}
+/* Pairs of products up to 2·63·128 fit the 16 bits between the two steps. */
+static inline vi vi_dot_small(vi acc, vb u, vb s)
+{
+    __m256i pairs = _mm256_maddubs_epi16((__m256i)u, (__m256i)s);
+    return acc + (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+}
+/* Pairs of whole bytes would saturate: nibble by nibble, the high ones times 16. */
+static inline vi vi_dot(vi acc, vb u, vb s)
+{
+    __m256i high = _mm256_maddubs_epi16((__m256i)vb_high(u), (__m256i)s);
+    return vi_dot_small(acc, vb_low(u), s) + (vi)_mm256_madd_epi16(high, _mm256_set1_epi16(16));
+}
+static inline void vi_bytes(int8_t *p, vi v)
+{
+    __m256i x = (__m256i)v;
+    __m128i half = _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    _mm_storel_epi64((__m128i *)p, _mm_packs_epi16(half, half));
+}
+static inline vf vf_u8(const uint8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+static inline vf vf_i8(const int8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+
+#include "cpu/qmm.inc"
+#endif

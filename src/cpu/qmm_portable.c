@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cpu/vec_portable.h"
+
+#define QMR 4
+
+typedef uint8_t vb __attribute__((vector_size(16)));
+
+static inline vb vb_load(const void *p)
+{
+    vb v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return v;
+}
+static inline void vb_store(void *p, vb v)
+{
+    __builtin_memcpy(p, &v, sizeof v);
+}
+static inline vb vb_flip(vb v)
+{
+    return v ^ (uint8_t)0x80;
+}
+static inline vb vb_low(vb v)
+{
+    return v & (uint8_t)15;
+}
+static inline vb vb_high(vb v)
+{
+    return v >> 4;
+}
+static inline vb vb_two(vb v, int j)
+{
+    return ((v >> 2 * j) & (uint8_t)3) << 4;
+}
+static inline vb vb_four(const int8_t *p)
+{
+    vb v;
+    for (int i = 0; i < 16; i++)
+        v[i] = (uint8_t)p[i % 4];
+    return v;
+}
+static inline vi vi_dot(vi acc, vb u, vb s)
+{
+    for (int i = 0; i < 16; i++)
+        acc[i / 4] += (int32_t)u[i] * (int8_t)s[i];
+    return acc;
+}
+static inline vi vi_dot_small(vi acc, vb u, vb s)
+{
+    return vi_dot(acc, u, s);
+}
+static inline void vi_bytes(int8_t *p, vi v)
+{
+    for (int i = 0; i < VL; i++)
+        p[i] = (int8_t)v[i];
+}
+static inline vf vf_u8(const uint8_t *p)
+{
+    vf v;
+    for (int i = 0; i < VL; i++)
+        v[i] = (float)p[i];
+    return v;
+}
+static inline vf vf_i8(const int8_t *p)
+{
+    vf v;
+    for (int i = 0; i < VL; i++)
+        v[i] = (float)p[i];
+    return v;
+}
+
+#include "cpu/qmm.inc"

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tacit.DequantMatMul: with int8 activations the rows are quantised and the byte kernels run on
+ * panels of the weights as they are stored. Otherwise the weights are widened into f32 panels. */
+#include <string.h>
+
+#include "base/half.h"
+#include "cpu/gemm.h"
+#include "cpu/qmm.h"
+#include "op/lowerings.h"
+#include "op/narrow.h"
+
+enum { BIAS = 4, RESIDUAL = 5 };
+
+typedef struct narrow {
+    op_narrow s;
+    op_narrow_data d;
+    int64_t m;
+    cpu_epilogue epilogue;
+} narrow;
+
+/* Everything about the weight must be known: it is packed here. */
+static bool weights_known(const op_lower *c)
+{
+    for (uint32_t i = 1; i <= 3; i++)
+        if (op_lower_has(c, i) && (!c->in[i].constant || !c->in[i].constant->data))
+            return false;
+    return true;
+}
+
+static void store_scale(const cpu_qdot_weights *w, int64_t width, char *to, int64_t column,
+                        const op_qgroup *g)
+{
+    size_t size = w->scale_kind == CPU_QSCALE_F32 ? 4 : w->scale_kind == CPU_QSCALE_F16 ? 2 : 1;
+    for (int h = 0; h < w->subs; h++) { /* the low bytes of the bits: little-endian or not */
+        const uint32_t *fields[2] = {&g->scale[h], &g->offset[h]};
+        for (int f = 0; f < (w->offsets ? 2 : 1); f++) {
+            char *at = to + (size_t)((f * w->subs + h) * width + column) * size;
+            if (size == 4) {
+                memcpy(at, fields[f], 4);
+            } else if (size == 2) {
+                uint16_t half = (uint16_t)*fields[f];
+                memcpy(at, &half, 2);
+            } else {
+                *at = (char)*fields[f];
+            }
+        }
+    }
+}
+
+static void pack_panel(const narrow *p, const cpu_qdot_weights *w, int64_t width, int64_t panel,
+                       uint8_t *data, char *scales, uint16_t *super)
+{
+    int64_t group_bytes = cpu_qdot_group_bytes(w->bits, width);
+    int64_t scale_bytes = cpu_qdot_scale_bytes(w, width);
+    for (int64_t c = 0; c < width; c++) {
+        int64_t j = panel * width + c;
+        if (j >= p->s.n)
+            break;
+        for (int64_t g = 0; g < w->groups; g++) {
+            op_qgroup q = {0};
+            op_narrow_group(&p->s, &p->d, w, j, g, &q);
+            cpu_qdot_store(data + g * group_bytes, w->bits, width, c, q.q);
+            store_scale(w, width, scales + g * scale_bytes, c, &q);
+            if (super && g % CPU_QSUPER == 0) {
+                super[g / CPU_QSUPER * 2 * width + c] = q.super[0];
+                super[(g / CPU_QSUPER * 2 + 1) * width + c] = q.super[1];
+            }
+        }
+    }
+}
+
+static tacit_status pack(op_lower *c, const narrow *p, bool has_super, cpu_qdot_weights *w)
+{
+    int64_t width = cpu_qmm_width(&c->cpu), panels = (p->s.n + width - 1) / width;
+    int64_t data_bytes = w->groups * cpu_qdot_group_bytes(w->bits, width);
+    int64_t scale_bytes = w->groups * cpu_qdot_scale_bytes(w, width);
+    int64_t supers = has_super ? (w->groups + CPU_QSUPER - 1) / CPU_QSUPER * 2 * width : 0;
+    uint8_t *data = op_lower_pack(c, (size_t)(panels * data_bytes));
+    char *scales = op_lower_pack(c, (size_t)(panels * scale_bytes));
+    uint16_t *super = has_super ? op_lower_pack(c, (size_t)(panels * supers) * 2) : NULL;
+    if (!data || !scales || (has_super && !super))
+        return TACIT_ERR_MEMORY;
+    memset(data, 0, (size_t)(panels * data_bytes));
+    memset(scales, 0, (size_t)(panels * scale_bytes));
+    if (super)
+        memset(super, 0, (size_t)(panels * supers) * 2);
+    for (int64_t j = 0; j < panels; j++)
+        pack_panel(p, w, width, j, data + j * data_bytes, scales + j * scale_bytes,
+                   super ? super + j * supers : NULL);
+    op_lower_packed_away(c, 1);
+    w->data = data;
+    w->scales = scales;
+    w->super = super;
+    return TACIT_OK;
+}
+
+/* Rows to bytes; returns where in the scratch the pieces are. */
+typedef struct rows_at {
+    size_t q, scale, halves;
+} rows_at;
+
+static tacit_status emit_rows(op_lower *c, const narrow *p, int64_t groups, rows_at *at)
+{
+    int64_t row = cpu_qmm_row(groups * CPU_QGROUP);
+    at->q = op_lower_reserve(c, (size_t)(p->m * row));
+    at->scale = op_lower_reserve(c, (size_t)(p->m * groups) * sizeof(float));
+    at->halves = op_lower_reserve(c, (size_t)(p->m * groups) * 2 * sizeof(int32_t));
+    int64_t tile_rows = 1 + 65536 / (p->s.k + 1);
+    uint32_t tiles = (uint32_t)((p->m + tile_rows - 1) / tile_rows);
+    cpu_qdot_rows_args *a =
+        op_lower_thunk(c, "quantise_rows", CPU_QMM_PICK(&c->cpu, cpu_qdot_rows), sizeof *a, tiles);
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = (cpu_qdot_rows_args){.m = p->m,
+                              .k = p->s.k,
+                              .x_row = p->s.k,
+                              .q_row = row,
+                              .groups = groups,
+                              .tile_rows = tile_rows};
+    uint64_t run = (uint64_t)(tile_rows * p->s.k) * sizeof(float);
+    TRY(op_lower_in_tiled(c, offsetof(cpu_qdot_rows_args, x), 0, run, run));
+    TRY(op_lower_scratch(c, offsetof(cpu_qdot_rows_args, q), at->q, true));
+    TRY(op_lower_scratch(c, offsetof(cpu_qdot_rows_args, scale), at->scale, true));
+    TRY(op_lower_scratch(c, offsetof(cpu_qdot_rows_args, halves), at->halves, true));
+    op_lower_cost(c, 4.0 * (double)(p->m * p->s.k), (uint64_t)(p->m * p->s.k) * 5);
+    return TACIT_OK;
+}
+
+/* Tiles of about 10 µs: 25 bytes a ns where few rows use a panel, 200 products a ns else. */
+static void cut(cpu_qdot_args *a, int64_t width)
+{
+    int64_t blocks = (a->m + CPU_QDOT_ROWS - 1) / CPU_QDOT_ROWS;
+    a->tile_rows = ((a->m + blocks - 1) / blocks + 3) / 4 * 4;
+    a->row_tiles = (uint32_t)((a->m + a->tile_rows - 1) / a->tile_rows);
+    int64_t panels = (a->n + width - 1) / width, rows = a->m < a->tile_rows ? a->m : a->tile_rows;
+    double weights = (double)(a->w.groups * CPU_QGROUP * width);
+    double read = weights * a->w.bits / 8 / 25, multiply = weights * (double)rows / 200;
+    double panel_ns = read > multiply ? read : multiply;
+    a->tile_panels = panel_ns > 10000 ? 1 : (int64_t)(10000 / (panel_ns + 1)) + 1;
+    int64_t most = 96 / a->row_tiles > 1 ? 96 / a->row_tiles : 1;
+    int64_t tiles = (panels + a->tile_panels - 1) / a->tile_panels;
+    tiles = tiles > most ? most : tiles;
+    a->tile_panels = (panels + tiles - 1) / tiles;
+    a->col_tiles = (uint32_t)((panels + a->tile_panels - 1) / a->tile_panels);
+}
+
+static uint64_t packed_bytes(const op_lower *c)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < c->packed.count; i++)
+        bytes += c->packed.data[i].bytes;
+    return bytes;
+}
+
+static tacit_status emit_bytes(op_lower *c, narrow *p, const cpu_qdot_weights *w)
+{
+    rows_at at;
+    TRY(emit_rows(c, p, w->groups, &at));
+    cpu_qdot_args plan = {.m = p->m,
+                          .n = p->s.n,
+                          .q_row = cpu_qmm_row(w->groups * CPU_QGROUP),
+                          .w = *w,
+                          .epilogue = p->epilogue};
+    cut(&plan, cpu_qmm_width(&c->cpu));
+    cpu_qdot_args *a =
+        op_lower_thunk(c,
+                       w->bits == 8   ? "qdot_8"
+                       : w->bits == 6 ? "qdot_6"
+                                      : "qdot_4",
+                       CPU_QMM_PICK(&c->cpu, cpu_qdot), sizeof *a, plan.row_tiles * plan.col_tiles);
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = plan;
+    TRY(op_lower_scratch(c, offsetof(cpu_qdot_args, q), at.q, false));
+    TRY(op_lower_scratch(c, offsetof(cpu_qdot_args, row_scale), at.scale, false));
+    TRY(op_lower_scratch(c, offsetof(cpu_qdot_args, halves), at.halves, false));
+    if (op_lower_has(c, BIAS))
+        TRY(op_lower_in(c, offsetof(cpu_qdot_args, bias), BIAS));
+    if (op_lower_has(c, RESIDUAL))
+        TRY(op_lower_in(c, offsetof(cpu_qdot_args, residual), RESIDUAL));
+    TRY(op_lower_out(c, offsetof(cpu_qdot_args, y), 0));
+    op_lower_cost(c, 2.0 * (double)p->m * (double)p->s.n * (double)p->s.k,
+                  packed_bytes(c) + op_lower_bytes(&c->out[0]));
+    op_lower_note(c,
+                  "qdot_%d_%s %lldx%lldx%lld: weights stay in %d bits, rows become bytes; %u "
+                  "tiles",
+                  w->bits, cpu_qmm_isa(&c->cpu), (long long)p->m, (long long)p->s.n,
+                  (long long)p->s.k, w->bits, plan.row_tiles * plan.col_tiles);
+    return TACIT_OK;
+}
+
+/* --- f32 rows ----------------------------------------------------------------------------------
+ */
+
+/* f32 panels of a weight that the byte kernels cannot serve, column by column. */
+static tacit_status widen(op_lower *c, const narrow *p, cpu_gemm_args *g)
+{
+    cpu_isa isa = c->cpu.isa;
+    int64_t width = cpu_gemm_width(isa), panels = (g->n + width - 1) / width, k = g->k;
+    float *packed = op_lower_pack(c, (size_t)(panels * width * k) * sizeof *packed);
+    double *column = mem_alloc(c->allocator, (size_t)k * sizeof *column);
+    float *block = mem_alloc(c->allocator, (size_t)(k * width) * sizeof *block);
+    tacit_status status = packed && column && block ? TACIT_OK : TACIT_ERR_MEMORY;
+    cpu_kernel pack_panels = CPU_PICK(isa, cpu_gemm_pack_f32);
+    for (int64_t t = 0; status == TACIT_OK && t < panels; t++) {
+        int64_t cols = g->n - t * width < width ? g->n - t * width : width;
+        for (int64_t j = 0; j < cols; j++) {
+            op_narrow_column(&p->s, &p->d, t * width + j, column);
+            for (int64_t i = 0; i < k; i++)
+                block[j * k + i] = (float)column[i];
+        }
+        /* One panel at a time, with b placed so that panel t starts at the block. */
+        cpu_gemm_pack_args a = {block - t * width * k, packed, g->n, k, 1, k, 0, k};
+        pack_panels(&a, (uint32_t)t, (uint32_t)t + 1);
+    }
+    mem_release(c->allocator, column, (size_t)k * sizeof *column);
+    mem_release(c->allocator, block, (size_t)(k * width) * sizeof *block);
+    g->packed = packed;
+    if (status == TACIT_OK)
+        op_lower_packed_away(c, 1);
+    return status;
+}
+
+static tacit_status emit_wide(op_lower *c, narrow *p)
+{
+    cpu_gemm_args g = {.m = p->m,
+                       .n = p->s.n,
+                       .k = p->s.k,
+                       .a_row = p->s.k,
+                       .a_col = 1,
+                       .c_row = p->s.n,
+                       .residual_row = p->s.n,
+                       .epilogue = p->epilogue};
+    op_lower_cut(&g, 1, c->cpu.isa);
+    TRY(widen(c, p, &g));
+    cpu_gemm_args *a =
+        op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, gemm_f32), CPU_PICK(c->cpu.isa, cpu_gemm_f32),
+                       sizeof *a, g.row_tiles * g.col_tiles);
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = g;
+    TRY(op_lower_in(c, offsetof(cpu_gemm_args, a), 0));
+    if (op_lower_has(c, BIAS))
+        TRY(op_lower_in(c, offsetof(cpu_gemm_args, bias), BIAS));
+    if (op_lower_has(c, RESIDUAL))
+        TRY(op_lower_in(c, offsetof(cpu_gemm_args, residual), RESIDUAL));
+    TRY(op_lower_out(c, offsetof(cpu_gemm_args, y), 0));
+    if (op_lower_has(c, RESIDUAL) && cpu_gemm_late_residual(&g.epilogue))
+        TRY(op_lower_scratch(c, offsetof(cpu_gemm_args, c),
+                             op_lower_reserve(c, (size_t)(g.m * g.n) * sizeof(float)), true));
+    else
+        TRY(op_lower_out(c, offsetof(cpu_gemm_args, c), 0));
+    op_lower_cost(c, 2.0 * (double)g.m * (double)g.n * (double)g.k,
+                  packed_bytes(c) + op_lower_bytes(&c->out[0]));
+    op_lower_note(c, "gemm_f32_%s %lldx%lldx%lld: weights widened at compile time",
+                  cpu_isa_name(c->cpu.isa), (long long)g.m, (long long)g.n, (long long)g.k);
+    return TACIT_OK;
+}
+
+tacit_status op_lower_narrow(op_lower *c)
+{
+    const ir_shape *x = &c->in[0].type.shape;
+    narrow p = {0};
+    if (c->in[0].type.dtype != TACIT_F32 || !weights_known(c))
+        return OP_LOWER_NO_KERNEL;
+    TRY(op_narrow_read(c->node, x->dims[x->rank - 1], &p.s, c->err));
+    p.d = (op_narrow_data){c->in[1].constant, op_lower_has(c, 2) ? c->in[2].constant : NULL,
+                           op_lower_has(c, 3) ? c->in[3].constant : NULL, c->in[1].constant->data};
+    p.m = ir_shape_size(x) / p.s.k;
+    TRY(op_lower_epilogue(c, &p.epilogue));
+    if (op_lower_has(c, BIAS))
+        p.epilogue.bias = CPU_BIAS_COLUMN;
+    if (p.m == 0)
+        return TACIT_OK;
+    if (p.m > INT32_MAX)
+        return OP_LOWER_NO_KERNEL;
+    cpu_qdot_weights w;
+    bool super;
+    if (!p.s.int8_rows || !op_narrow_layout(&p.s, &p.d, &w, &super))
+        return emit_wide(c, &p);
+    TRY(pack(c, &p, super, &w));
+    return emit_bytes(c, &p, &w);
+}
