@@ -238,6 +238,38 @@ TACIT_API TACIT_MUST_USE tacit_status tacit_vmap(const tacit_model *model, uint3
                                                  const tacit_dim *dims, uint32_t n_dims,
                                                  tacit_model **out, tacit_error *err);
 
+/* Weights in fewer bits, in forms every ONNX runtime reads: int8 and int4 as MatMulNBits with one
+ * scale for `block` weights, bf16 and f16 with a Cast in front of the product. */
+typedef enum tacit_storage {
+    TACIT_STORE_INT8,
+    TACIT_STORE_INT4,
+    TACIT_STORE_BF16,
+    TACIT_STORE_F16
+} tacit_storage;
+typedef struct tacit_range {
+    const char *value; /* a value of the model by name */
+    double low, high;
+} tacit_range;
+typedef struct tacit_quantize_options {
+    tacit_storage weights;
+    int64_t block; /* int8, int4: 16, 32 (0: that), 64, 128 or 256 */
+    /* Not NULL: static quantisation. Products whose left side has a range here run on bytes on both
+     * sides (QuantizeLinear and DequantizeLinear around them); `weights` must be int8. */
+    const tacit_range *ranges;
+    uint32_t n_ranges;
+} tacit_quantize_options;
+typedef struct tacit_quantize_report {
+    uint32_t layers;                    /* that were changed */
+    uint64_t bytes_before, bytes_after; /* of their weights */
+    double weight_error; /* root of the mean squared error over that of the weights */
+} tacit_quantize_report;
+/* Linear layers (MatMul, Gemm) with constant weights of at least 32 x 16. `report` may be NULL. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_quantize(const tacit_model *model,
+                                                     const tacit_quantize_options *options,
+                                                     tacit_model **out,
+                                                     tacit_quantize_report *report,
+                                                     tacit_error *err);
+
 /* ---------------------------------------------------------------------------- compile -------- */
 
 typedef enum tacit_executor {

@@ -20,6 +20,7 @@ int cmd_explain(int argc, char **argv);
 int cmd_ops(int argc, char **argv);
 int cmd_passes(int argc, char **argv);
 int cmd_profile(int argc, char **argv);
+int cmd_quantize(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_secure(int argc, char **argv);
 int cmd_show(int argc, char **argv);

@@ -25,6 +25,7 @@
     ROW(DEQUANTIZE, "", "DequantizeLinear")                                                        \
     ROW(DIV, "", "Div")                                                                            \
     ROW(DROPOUT, "", "Dropout")                                                                    \
+    ROW(DYNAMIC_QUANTIZE, "", "DynamicQuantizeLinear")                                             \
     ROW(ELU, "", "Elu")                                                                            \
     ROW(EQUAL, "", "Equal")                                                                        \
     ROW(ERF, "", "Erf")                                                                            \
@@ -48,6 +49,8 @@
     ROW(LESS_EQUAL, "", "LessOrEqual")                                                             \
     ROW(LOG, "", "Log")                                                                            \
     ROW(MATMUL, "", "MatMul")                                                                      \
+    ROW(MATMUL_INTEGER, "", "MatMulInteger")                                                       \
+    ROW(MATMUL_NBITS, "com.microsoft", "MatMulNBits")                                              \
     ROW(MAX, "", "Max")                                                                            \
     ROW(MIN, "", "Min")                                                                            \
     ROW(MUL, "", "Mul")                                                                            \
@@ -56,6 +59,7 @@
     ROW(OR, "", "Or")                                                                              \
     ROW(PAD, "", "Pad")                                                                            \
     ROW(POW, "", "Pow")                                                                            \
+    ROW(QUANTIZE, "", "QuantizeLinear")                                                            \
     ROW(RECIPROCAL, "", "Reciprocal")                                                              \
     ROW(REDUCE_MAX, "", "ReduceMax")                                                               \
     ROW(REDUCE_MEAN, "", "ReduceMean")                                                             \
@@ -86,6 +90,7 @@
     ROW(XOR, "", "Xor")                                                                            \
     ROW(T_ATTENTION, "tacit", "Attention")                                                         \
     ROW(T_CONV, "tacit", "Conv")                                                                   \
+    ROW(T_DEQUANT_MATMUL, "tacit", "DequantMatMul")                                                \
     ROW(T_ELEMENTWISE, "tacit", "Elementwise")                                                     \
     ROW(T_GATED, "tacit", "Gated")                                                                 \
     ROW(T_MATMUL, "tacit", "MatMul")                                                               \
@@ -260,6 +265,7 @@ tacit_status pass_fuse_attention(pass_context *c);
 tacit_status pass_fuse_rotary(pass_context *c);
 tacit_status pass_fuse_gated(pass_context *c);
 tacit_status pass_fuse_qkv(pass_context *c);
+tacit_status pass_narrow_weights(pass_context *c);
 tacit_status pass_fuse_matmul(pass_context *c);
 tacit_status pass_fuse_conv(pass_context *c);
 tacit_status pass_fuse_norm(pass_context *c);

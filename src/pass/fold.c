@@ -70,6 +70,20 @@ static bool takes_long(const pass_edit *e, const ir_node *n)
     return elements(n->n_inputs, n->inputs) * elements(n->n_outputs, n->outputs) > 0x1p40;
 }
 
+/* Half-precision weights of products: they are read as they are, too. */
+static bool widens_matrix(const pass_edit *e, const ir_node *n)
+{
+    tacit_dtype from = n->inputs[0]->type.dtype;
+    if ((from != TACIT_F16 && from != TACIT_BF16) || n->outputs[0]->type.dtype != TACIT_F32)
+        return false;
+    for (const pass_use *u = pass_first_use(e, n->outputs[0]); u; u = pass_next_use(e, u))
+        if (!u->node || u->index != 1 ||
+            (!pass_is(e, u->node, PASS_MATMUL) && !pass_is(e, u->node, PASS_T_MATMUL) &&
+             !pass_is(e, u->node, PASS_GEMM)))
+            return false;
+    return true;
+}
+
 static bool worth_it(pass_edit *e, ir_node *n, size_t bytes)
 {
     if (takes_long(e, n)) {
@@ -79,6 +93,8 @@ static bool worth_it(pass_edit *e, ir_node *n, size_t bytes)
     if (bytes <= SMALL)
         return true;
     if (pass_is(e, n, PASS_DEQUANTIZE)) /* the quantised form is what kernels want to read */
+        return false;
+    if (pass_is(e, n, PASS_CAST) && widens_matrix(e, n))
         return false;
     /* A mask cut out of a table is worth its copy, as its pattern is looked for; weights are not.
      */
