@@ -10,8 +10,8 @@
 #include "ir/text.h"
 
 /* Fusions whose results have no secure rule of their own, or hide scales that could be shared. */
-static const char *const disabled[] = {"fuse-elementwise", "fuse-matmul", "fuse-conv", "fuse-norm",
-                                       "fuse-qkv"};
+static const char *const disabled[] = {"fuse-elementwise", "fuse-matmul", "fuse-conv",
+                                       "fuse-norm",        "fuse-qkv",    "block-channels"};
 
 static tacit_status prepare(tacit_secure *s, const tacit_secure_options *o, tacit_error *err)
 {

@@ -9,6 +9,7 @@
     F(arith)                                                                                       \
     F(attention)                                                                                   \
     F(axis)                                                                                        \
+    F(blocked)                                                                                     \
     F(cast)                                                                                        \
     F(compare)                                                                                     \
     F(complex)                                                                                     \

@@ -15,6 +15,7 @@
     ROW(ADD, "", "Add")                                                                            \
     ROW(AND, "", "And")                                                                            \
     ROW(ATTENTION, "", "Attention")                                                                \
+    ROW(AVERAGE_POOL, "", "AveragePool")                                                           \
     ROW(BATCH_NORM, "", "BatchNormalization")                                                      \
     ROW(CAST, "", "Cast")                                                                          \
     ROW(CEIL, "", "Ceil")                                                                          \
@@ -36,6 +37,7 @@
     ROW(GATHER, "", "Gather")                                                                      \
     ROW(GELU, "", "Gelu")                                                                          \
     ROW(GEMM, "", "Gemm")                                                                          \
+    ROW(GLOBAL_AVERAGE_POOL, "", "GlobalAveragePool")                                              \
     ROW(GREATER, "", "Greater")                                                                    \
     ROW(GREATER_EQUAL, "", "GreaterOrEqual")                                                       \
     ROW(HARD_SIGMOID, "", "HardSigmoid")                                                           \
@@ -52,6 +54,7 @@
     ROW(MATMUL_INTEGER, "", "MatMulInteger")                                                       \
     ROW(MATMUL_NBITS, "com.microsoft", "MatMulNBits")                                              \
     ROW(MAX, "", "Max")                                                                            \
+    ROW(MAX_POOL, "", "MaxPool")                                                                   \
     ROW(MIN, "", "Min")                                                                            \
     ROW(MUL, "", "Mul")                                                                            \
     ROW(NEG, "", "Neg")                                                                            \
@@ -89,12 +92,16 @@
     ROW(WHERE, "", "Where")                                                                        \
     ROW(XOR, "", "Xor")                                                                            \
     ROW(T_ATTENTION, "tacit", "Attention")                                                         \
+    ROW(T_BLOCK, "tacit", "Block")                                                                 \
+    ROW(T_BLOCKED_CONV, "tacit", "BlockedConv")                                                    \
+    ROW(T_BLOCKED_POOL, "tacit", "BlockedPool")                                                    \
     ROW(T_CONV, "tacit", "Conv")                                                                   \
     ROW(T_DEQUANT_MATMUL, "tacit", "DequantMatMul")                                                \
     ROW(T_ELEMENTWISE, "tacit", "Elementwise")                                                     \
     ROW(T_GATED, "tacit", "Gated")                                                                 \
     ROW(T_MATMUL, "tacit", "MatMul")                                                               \
-    ROW(T_NORM, "tacit", "Norm")
+    ROW(T_NORM, "tacit", "Norm")                                                                   \
+    ROW(T_UNBLOCK, "tacit", "Unblock")
 
 typedef enum pass_op {
 #define PASS_OP_ENUM(id, domain, name) PASS_##id,
@@ -269,6 +276,7 @@ tacit_status pass_narrow_weights(pass_context *c);
 tacit_status pass_fuse_matmul(pass_context *c);
 tacit_status pass_fuse_conv(pass_context *c);
 tacit_status pass_fuse_norm(pass_context *c);
+tacit_status pass_block_channels(pass_context *c);
 tacit_status pass_fuse_elementwise(pass_context *c);
 
 #endif

@@ -44,4 +44,7 @@ void pass_product_write(const pass_product *p, ir_node *root, pass_fusion *f);
 /* The constant `v` under another shape of the same size, no bytes copied. NULL: no memory. */
 ir_value *pass_constant_as(pass_edit *e, const ir_value *v, int32_t rank, const int64_t *dims);
 
+/* The pads of a Conv with auto_pad spelled out: begins, then ends. */
+bool pass_explicit_pads(const ir_node *n, int64_t *pads);
+
 #endif

@@ -122,8 +122,7 @@ tacit_status pass_fold_batch_norm(pass_context *c)
 
 /* --- epilogue --------------------------------------------------------------------------------- */
 
-/* auto_pad spelled out: begins, then ends. */
-static bool explicit_pads(const ir_node *n, int64_t *pads)
+bool pass_explicit_pads(const ir_node *n, int64_t *pads)
 {
     const ir_shape *x = &n->inputs[0]->type.shape, *w = &n->inputs[1]->type.shape;
     const ir_shape *y = &n->outputs[0]->type.shape;
@@ -166,7 +165,7 @@ static tacit_status fuse(pass_edit *e, ir_node *n)
     bool fused = pass_is(e, n, PASS_T_CONV);
     int64_t pads[2 * IR_MAX_RANK];
     if ((!fused && !pass_is(e, n, PASS_CONV)) || !pass_float(n->inputs[0]) ||
-        !pass_float(n->inputs[1]) || !pass_static(n->outputs[0]) || !explicit_pads(n, pads))
+        !pass_float(n->inputs[1]) || !pass_static(n->outputs[0]) || !pass_explicit_pads(n, pads))
         return TACIT_OK;
     pass_epilogue tail;
     pass_epilogue_read(&tail, n, fused);

@@ -53,8 +53,10 @@ static const pass_def table[] = {
      false},
     {"fuse-qkv", "three MatMuls of one input become one, split into views", pass_fuse_qkv, 4,
      false},
+    {"block-channels", "convolutions and what lies between them work on blocks of 16 channels",
+     pass_block_channels, 5, false},
     {"fuse-elementwise", "chains of element-wise ops become one strip-mined program",
-     pass_fuse_elementwise, 5, false},
+     pass_fuse_elementwise, 6, false},
 };
 enum { PASS_COUNT = sizeof table / sizeof *table };
 

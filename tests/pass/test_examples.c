@@ -153,8 +153,9 @@ static void cnns_fuse(void **state)
     assert_int_equal(pass_check_count(g, "BatchNormalization"), 0);
     assert_int_equal(pass_check_count(g, "Relu"), 0);
     assert_int_equal(pass_check_count(g, "Add"), 0);
-    assert_int_equal(pass_check_count(g, "tacit.Conv") + pass_check_count(g, "Conv"), 53);
-    assert_int_equal(residuals(g, "Conv"), 16);
+    assert_int_equal(pass_check_count(g, "tacit.BlockedConv"), 53);
+    assert_int_equal(pass_check_count(g, "tacit.Block") + pass_check_count(g, "tacit.Unblock"), 0);
+    assert_int_equal(residuals(g, "BlockedConv"), 16);
     assert_int_equal(activations(g, "relu"), 49);
     close_example(&x);
     open_example(&x, "mobilenetv2 --image 32 --classes 10");
@@ -164,6 +165,8 @@ static void cnns_fuse(void **state)
     assert_int_equal(pass_check_count(g, "BatchNormalization"), 0);
     assert_int_equal(pass_check_count(g, "Clip"), 0);
     assert_int_equal(pass_check_count(g, "Add"), 0);
+    assert_int_equal(pass_check_count(g, "tacit.BlockedConv"), 52);
+    assert_int_equal(pass_check_count(g, "tacit.Block") + pass_check_count(g, "tacit.Unblock"), 0);
     close_example(&x);
 }
 

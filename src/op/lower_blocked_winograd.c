@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * 3×3 convolutions on blocked channels by Winograd F(4×4, 3×3): transform, 36 pointwise
+ * convolutions over the tiles, transform back (cpu/blocked.h). */
+#include "cpu/blocked.h"
+#include "cpu/gemm.h"
+#include "op/blocked.h"
+#include "op/lowerings.h"
+
+typedef struct winograd {
+    int64_t images, in, out; /* blocks */
+    int64_t rows, columns;   /* of tiles */
+    size_t values, sums;     /* places in the scratch */
+} winograd;
+
+bool op_blocked_winograd_suits(const op_lower *c, const op_conv *conv)
+{
+    const op_window *w = &conv->w;
+    const ir_tensor *weights = c->in[1].constant;
+    if (!weights || !weights->data || conv->group != 1 || c->in[0].type.shape.rank != 5 ||
+        conv->c % OP_BLOCK || (op_lower_has(c, 2) && !ir_value_known(c->in[2].value)))
+        return false;
+    for (int i = 0; i < 2; i++)
+        if (w->kernel[i] != 3 || w->stride[i] != 1 || w->dilation[i] != 1 || w->pad_begin[i] < 0)
+            return false;
+    int64_t tiles = (w->out[0] + 3) / 4 * ((w->out[1] + 3) / 4);
+    /* Transformed weights are four times as many: few tiles do not pay for reading them, few
+     * channels not for the transforms. Images are not counted: the choice must not depend on the
+     * batch. */
+    return tiles >= 16 && conv->c >= 32 && conv->m >= 32 && tiles * 16 <= 2 * w->out_size;
+}
+
+static int64_t rows_of_tile(const winograd *w)
+{
+    return 400 / w->columns + 1; /* about 20 µs */
+}
+
+static tacit_status emit_in(op_lower *c, const op_conv *conv, const winograd *w)
+{
+    int64_t group = rows_of_tile(w), all = w->images * w->in * w->rows;
+    cpu_blocked_winograd_in_args *a =
+        op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, blocked_winograd_in_f32),
+                       CPU_PICK(c->cpu.isa, cpu_blocked_winograd_in_f32), sizeof *a,
+                       (uint32_t)((all + group - 1) / group));
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = (cpu_blocked_winograd_in_args){.images = w->images,
+                                        .blocks = w->in,
+                                        .in_height = conv->w.in[0],
+                                        .in_width = conv->w.in[1],
+                                        .pad_top = conv->w.pad_begin[0],
+                                        .pad_left = conv->w.pad_begin[1],
+                                        .rows = w->rows,
+                                        .columns = w->columns,
+                                        .group = group};
+    TRY(op_lower_in(c, offsetof(cpu_blocked_winograd_in_args, x), 0));
+    TRY(op_lower_scratch(c, offsetof(cpu_blocked_winograd_in_args, values), w->values, true));
+    uint64_t tiles = (uint64_t)(w->images * w->in * OP_BLOCK * w->rows * w->columns);
+    op_lower_cost(c, 4.0 * 36 * (double)tiles, tiles * 52 * sizeof(float));
+    return TACIT_OK;
+}
+
+static const float *transform_weights(op_lower *c, const op_conv *conv)
+{
+    int64_t width = cpu_gemm_width(c->cpu.isa), channels = op_blocks(conv->m) * OP_BLOCK;
+    float *to = op_lower_pack(c, (size_t)(CPU_BLOCKED_POINTS * channels * conv->c) * sizeof *to);
+    cpu_blocked_pack_args a = {.from = c->in[1].constant->data,
+                               .to = to,
+                               .channels = conv->m,
+                               .inputs = conv->c,
+                               .taps = 9,
+                               .depth = OP_BLOCK};
+    if (!to)
+        return NULL;
+    CPU_PICK(c->cpu.isa, cpu_blocked_winograd_pack_f32)
+    (&a, 0, (uint32_t)((channels + width - 1) / width));
+    op_lower_packed_away(c, 1);
+    return to;
+}
+
+static tacit_status emit_products(op_lower *c, const op_conv *conv, const winograd *w)
+{
+    int64_t tiles = w->rows * w->columns, width = cpu_gemm_width(c->cpu.isa);
+    int64_t units = w->images * CPU_BLOCKED_POINTS, channels = w->out * OP_BLOCK;
+    int32_t *taps = op_lower_pack(c, (size_t)w->in * sizeof *taps);
+    cpu_blocked_conv_args plan = {.weights = transform_weights(c, conv),
+                                  .taps = taps,
+                                  .n_taps = w->in,
+                                  .full = w->in,
+                                  .depth = OP_BLOCK,
+                                  .x_step = conv->c * tiles,
+                                  .step = OP_BLOCK,
+                                  .row_step = tiles * OP_BLOCK,
+                                  .width = tiles,
+                                  .height = 1,
+                                  .channels = channels,
+                                  .k = conv->c,
+                                  .weight_sets = CPU_BLOCKED_POINTS,
+                                  .weight_step = channels * conv->c,
+                                  .band = 1,
+                                  .bands = 1,
+                                  .epilogue = {.alpha = 1}};
+    if (!taps || !plan.weights)
+        return TACIT_ERR_MEMORY;
+    for (int64_t i = 0; i < w->in; i++)
+        taps[i] = (int32_t)(i * tiles * OP_BLOCK);
+    int64_t panels = (channels + width - 1) / width;
+    double us = 2.0 * (double)(channels * tiles) * (double)conv->c / 1e5;
+    int64_t parts = us > 40 ? (int64_t)(us / 20) : 1;
+    parts = parts < panels ? parts : panels;
+    plan.panels = (panels + parts - 1) / parts;
+    plan.panel_tiles = (uint32_t)((panels + plan.panels - 1) / plan.panels);
+    cpu_blocked_conv_args *a = op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, blocked_conv_f32),
+                                              CPU_PICK(c->cpu.isa, cpu_blocked_conv_f32), sizeof *a,
+                                              (uint32_t)units * plan.panel_tiles);
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = plan;
+    TRY(op_lower_scratch(c, offsetof(cpu_blocked_conv_args, x), w->values, false));
+    TRY(op_lower_scratch(c, offsetof(cpu_blocked_conv_args, y), w->sums, true));
+    op_lower_cost(
+        c, 2.0 * (double)(units * channels * tiles) * (double)conv->c,
+        (uint64_t)(units * (channels + conv->c) * tiles + CPU_BLOCKED_POINTS * channels * conv->c) *
+            sizeof(float));
+    return TACIT_OK;
+}
+
+static tacit_status emit_out(op_lower *c, const op_conv *conv, const winograd *w, const float *bias)
+{
+    int64_t group = rows_of_tile(w), all = w->images * w->out * w->rows;
+    cpu_blocked_winograd_out_args *a =
+        op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, blocked_winograd_out_f32),
+                       CPU_PICK(c->cpu.isa, cpu_blocked_winograd_out_f32), sizeof *a,
+                       (uint32_t)((all + group - 1) / group));
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = (cpu_blocked_winograd_out_args){.bias = bias,
+                                         .images = w->images,
+                                         .blocks = w->out,
+                                         .height = conv->w.out[0],
+                                         .width = conv->w.out[1],
+                                         .rows = w->rows,
+                                         .columns = w->columns,
+                                         .group = group};
+    TRY(op_lower_epilogue(c, &a->epilogue));
+    if (bias)
+        a->epilogue.bias = CPU_BIAS_COLUMN;
+    TRY(op_lower_scratch(c, offsetof(cpu_blocked_winograd_out_args, sums), w->sums, false));
+    if (op_lower_has(c, 3))
+        TRY(op_lower_in(c, offsetof(cpu_blocked_winograd_out_args, residual), 3));
+    TRY(op_lower_out(c, offsetof(cpu_blocked_winograd_out_args, y), 0));
+    uint64_t tiles = (uint64_t)(w->images * w->out * OP_BLOCK * w->rows * w->columns);
+    op_lower_cost(c, 3.0 * 36 * (double)tiles, tiles * 52 * sizeof(float));
+    return TACIT_OK;
+}
+
+tacit_status op_lower_blocked_winograd(op_lower *c, const op_conv *conv)
+{
+    winograd w = {.images = conv->n,
+                  .in = conv->c / OP_BLOCK,
+                  .out = op_blocks(conv->m),
+                  .rows = (conv->w.out[0] + 3) / 4,
+                  .columns = (conv->w.out[1] + 3) / 4};
+    float *bias = NULL;
+    if (op_lower_has(c, 2)) {
+        const ir_tensor *known = ir_value_known(c->in[2].value);
+        bias = op_lower_pack(c, (size_t)(w.out * OP_BLOCK) * sizeof *bias);
+        if (!bias)
+            return TACIT_ERR_MEMORY;
+        for (int64_t i = 0; i < w.out * OP_BLOCK; i++)
+            bias[i] = i < conv->m ? ((const float *)known->data)[i] : 0.0f;
+    }
+    size_t tiles = (size_t)(w.images * w.rows * w.columns * OP_BLOCK * CPU_BLOCKED_POINTS);
+    w.values = op_lower_reserve(c, tiles * (size_t)w.in * sizeof(float));
+    w.sums = op_lower_reserve(c, tiles * (size_t)w.out * sizeof(float));
+    TRY(emit_in(c, conv, &w));
+    TRY(emit_products(c, conv, &w));
+    TRY(emit_out(c, conv, &w, bias));
+    op_lower_note(c,
+                  "Winograd F(4x4,3x3) on %s: %lldx%lld tiles, 36 products of %lldx%lldx%lld; the "
+                  "direct sums would multiply 4 times as often",
+                  cpu_isa_name(c->cpu.isa), (long long)w.rows, (long long)w.columns,
+                  (long long)conv->m, (long long)(w.rows * w.columns), (long long)conv->c);
+    return TACIT_OK;
+}

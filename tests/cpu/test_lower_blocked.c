@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Lower rules over blocked channels against their evaluators, on every ISA. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "op/blocked.h"
+#include "support/lower_check.h"
+
+typedef struct window {
+    int64_t kernel[2], stride[2], dilation[2], pads[4];
+} window;
+
+typedef struct conv_case {
+    window w;
+    int64_t n, group, cg, mg, height, width; /* cg, mg: channels of a group */
+    uint32_t variant;                        /* 1 bias, 2 residual, 4 last, 24: activation */
+    uint32_t known;
+    bool plain; /* the input is [N, C, H, W] */
+    double eps;
+} conv_case;
+
+static window random_window(rng *r)
+{
+    window w;
+    for (int i = 0; i < 2; i++) {
+        w.kernel[i] = 1 + (int64_t)rng_below(r, 4);
+        w.stride[i] = 1 + (int64_t)rng_below(r, 3);
+        w.dilation[i] = 1 + (int64_t)rng_below(r, 2);
+        int64_t reach = (w.kernel[i] - 1) * w.dilation[i];
+        w.pads[i] = (int64_t)rng_below(r, (uint64_t)reach + 1);
+        w.pads[i + 2] = (int64_t)rng_below(r, (uint64_t)reach + 1);
+    }
+    return w;
+}
+
+static void set_window(op_case *c, const window *w)
+{
+    op_case_ints(c, "kernel_shape", 2, w->kernel);
+    op_case_ints(c, "strides", 2, w->stride);
+    op_case_ints(c, "dilations", 2, w->dilation);
+    op_case_ints(c, "pads", 4, w->pads);
+}
+
+static int64_t out_size(const window *w, int i, int64_t in)
+{
+    return (in + w->pads[i] + w->pads[i + 2] - (w->kernel[i] - 1) * w->dilation[i] - 1) /
+               w->stride[i] +
+           1;
+}
+
+static void check_conv(rng *r, const conv_case *k)
+{
+    static const char *const acts[] = {"none", "relu", "clip", "silu"};
+    op_case c;
+    int64_t channels = k->group * k->cg, out = k->group * k->mg;
+    op_case_begin(&c, "tacit", "BlockedConv");
+    if (k->plain)
+        op_case_random(&c, r, TACIT_F32, SHAPE(k->n, channels, k->height, k->width), -1, 1);
+    else
+        op_case_random(&c, r, TACIT_F32,
+                       SHAPE(k->n, op_blocks(channels), k->height, k->width, OP_BLOCK), -1, 1);
+    op_case_random(&c, r, TACIT_F32, SHAPE(out, k->cg, k->w.kernel[0], k->w.kernel[1]), -1, 1);
+    if (k->variant & 1)
+        op_case_random(&c, r, TACIT_F32, SHAPE(out), -1, 1);
+    else
+        op_case_give(&c, NULL);
+    if (k->variant & 2)
+        op_case_random(&c, r, TACIT_F32,
+                       SHAPE(k->n, op_blocks(out), out_size(&k->w, 0, k->height),
+                             out_size(&k->w, 1, k->width), OP_BLOCK),
+                       -1, 1);
+    set_window(&c, &k->w);
+    op_case_int(&c, "group", k->group);
+    op_case_int(&c, "channels", channels);
+    op_case_string(&c, "activation", acts[k->variant >> 3 & 3]);
+    op_case_float(&c, "act_min", 0);
+    op_case_float(&c, "act_max", 6);
+    op_case_int(&c, "activation_last", k->variant >> 2 & 1);
+    lower_check(&c, r, 1, k->known, k->eps);
+    op_case_end(&c);
+}
+
+static int64_t between(rng *r, int64_t low, int64_t high)
+{
+    return low + (int64_t)rng_below(r, (uint64_t)(high - low) + 1);
+}
+
+static void convolutions(void **state)
+{
+    (void)state;
+    rng r = rng_seed(70);
+    for (uint32_t round = 0; round < 64; round++) {
+        conv_case k = {.w = random_window(&r),
+                       .n = between(&r, 1, 2),
+                       .group = 1,
+                       .cg = between(&r, 1, 70),
+                       .mg = between(&r, 1, 70),
+                       .height = between(&r, 9, 16),
+                       .width = between(&r, 9, 40),
+                       .variant = round % 32,
+                       .known = round & 32 ? 6 : 0,
+                       .eps = 3e-5};
+        check_conv(&r, &k);
+    }
+}
+
+static void first_layers(void **state)
+{
+    (void)state;
+    rng r = rng_seed(71);
+    for (uint32_t round = 0; round < 16; round++) {
+        conv_case k = {.w = random_window(&r),
+                       .n = between(&r, 1, 2),
+                       .group = 1,
+                       .cg = between(&r, 1, 4),
+                       .mg = between(&r, 10, 70),
+                       .height = between(&r, 9, 30),
+                       .width = between(&r, 9, 60),
+                       .variant = round * 7 % 32,
+                       .known = round & 1 ? 6 : 0,
+                       .plain = true,
+                       .eps = 2e-5};
+        check_conv(&r, &k);
+    }
+}
+
+/* Every number of pixels a register tile can have, rows that fold, and groups. */
+static void tiles_and_groups(void **state)
+{
+    (void)state;
+    rng r = rng_seed(72);
+    const window point = {{1, 1}, {1, 1}, {1, 1}, {0}}, strided = {{1, 1}, {2, 2}, {1, 1}, {0}};
+    const window three = {{3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}};
+    for (int64_t width = 1; width <= 15; width++) {
+        conv_case k = {.w = point,
+                       .n = 1,
+                       .group = 1,
+                       .cg = 20,
+                       .mg = 48,
+                       .height = 5,
+                       .width = width,
+                       .variant = (uint32_t)width,
+                       .known = 6,
+                       .eps = 2e-5};
+        check_conv(&r, &k);
+        k.w = strided;
+        check_conv(&r, &k);
+        k.w = three;
+        check_conv(&r, &k);
+    }
+    for (uint32_t group = 2; group < 4; group++) {
+        conv_case k = {.w = three,
+                       .n = 2,
+                       .group = group,
+                       .cg = 32,
+                       .mg = 16,
+                       .height = 7,
+                       .width = 7,
+                       .variant = 9 + group,
+                       .known = 6,
+                       .eps = 2e-5};
+        check_conv(&r, &k);
+    }
+    conv_case large = {.w = point,
+                       .n = 1,
+                       .group = 1,
+                       .cg = 300,
+                       .mg = 70,
+                       .height = 40,
+                       .width = 27,
+                       .variant = 15,
+                       .known = 6,
+                       .eps = 5e-5};
+    check_conv(&r, &large);
+}
+
+/* Enough channels and pixels for Winograd, with every padding and ragged edges. */
+static void three_by_three(void **state)
+{
+    (void)state;
+    rng r = rng_seed(73);
+    for (uint32_t round = 0; round < 16; round++) {
+        conv_case k = {.w = {{3, 3}, {1, 1}, {1, 1}, {0}},
+                       .n = between(&r, 1, 2),
+                       .group = 1,
+                       .cg = 16 * between(&r, 2, 4),
+                       .mg = between(&r, 32, 60),
+                       .height = between(&r, 14, 22),
+                       .width = between(&r, 14, 40),
+                       .variant = round * 5 % 32,
+                       .known = 6,
+                       .eps = 5e-4};
+        for (int i = 0; i < 4; i++)
+            k.w.pads[i] = between(&r, 0, 2);
+        check_conv(&r, &k);
+    }
+}
+
+static void depthwise(void **state)
+{
+    (void)state;
+    rng r = rng_seed(74);
+    for (uint32_t round = 0; round < 64; round++) {
+        conv_case k = {.w = random_window(&r),
+                       .n = between(&r, 1, 2),
+                       .group = between(&r, 2, 40),
+                       .cg = 1,
+                       .mg = 1,
+                       .height = between(&r, 9, 16),
+                       .width = between(&r, 9, 60),
+                       .variant = round % 32,
+                       .known = round & 32 ? 6 : 0,
+                       .eps = 2e-5};
+        check_conv(&r, &k);
+    }
+}
+
+static void pooling(void **state)
+{
+    (void)state;
+    rng r = rng_seed(75);
+    for (uint32_t round = 0; round < 32; round++) {
+        window w = random_window(&r);
+        for (int i = 0; i < 4; i++) /* a window must touch the image */
+            w.pads[i] = w.pads[i] < w.kernel[i % 2] * w.dilation[i % 2] - 1 && w.kernel[i % 2] > 1
+                            ? w.pads[i] / 2
+                            : 0;
+        op_case c;
+        int64_t channels = between(&r, 1, 40);
+        op_case_begin(&c, "tacit", "BlockedPool");
+        op_case_random(
+            &c, &r, TACIT_F32,
+            SHAPE(2, op_blocks(channels), between(&r, 9, 14), between(&r, 9, 40), OP_BLOCK), -1, 1);
+        if (round % 5 == 0)
+            ((float *)c.in[0]->data)[rng_below(&r, 300)] = NAN;
+        set_window(&c, &w);
+        op_case_int(&c, "channels", channels);
+        op_case_int(&c, "average", round & 1);
+        op_case_int(&c, "count_include_pad", round >> 1 & 1);
+        op_case_int(&c, "ceil_mode", round >> 2 & 1);
+        lower_check(&c, &r, 1, 0, 2e-5);
+        op_case_end(&c);
+    }
+}
+
+static void moves(void **state)
+{
+    (void)state;
+    rng r = rng_seed(76);
+    for (int64_t channels = 1; channels < 40; channels += 5) {
+        op_case c;
+        int64_t height = between(&r, 1, 9), width = between(&r, 1, 30);
+        op_case_begin(&c, "tacit", "Block");
+        op_case_random(&c, &r, TACIT_F32, SHAPE(2, channels, height, width), -1, 1);
+        lower_check(&c, &r, 1, 0, 0);
+        op_case_end(&c);
+        op_case_begin(&c, "tacit", "Unblock");
+        op_case_random(&c, &r, TACIT_F32, SHAPE(2, op_blocks(channels), height, width, OP_BLOCK),
+                       -1, 1);
+        op_case_int(&c, "channels", channels);
+        lower_check(&c, &r, 1, 0, 0);
+        op_case_end(&c);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(convolutions),
+        cmocka_unit_test(first_layers),
+        cmocka_unit_test(tiles_and_groups),
+        cmocka_unit_test(three_by_three),
+        cmocka_unit_test(depthwise),
+        cmocka_unit_test(pooling),
+        cmocka_unit_test(moves),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
