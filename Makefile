@@ -4,7 +4,7 @@ BUILD ?= build
 BENCH ?=
 PREFIX ?= /usr/local
 
-.PHONY: run build test bench check install format setup clean python test-python
+.PHONY: run build test bench check install format setup clean python test-python wheel
 
 setup:
 	@scripts/setup
@@ -32,6 +32,9 @@ python:
 
 test-python:
 	@scripts/test-python test
+
+wheel:
+	@scripts/test-python wheel
 
 install: build
 	@cmake --install $(BUILD) --prefix $(PREFIX)

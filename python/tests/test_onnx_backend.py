@@ -18,9 +18,6 @@ runner.exclude("_cuda")
 runner.exclude(r"test_(bvlc_alexnet|densenet121|inception_v1|inception_v2|resnet50)_")
 runner.exclude(r"test_(shufflenet|squeezenet|vgg19|zfnet512)_")
 runner.exclude("test_bernoulli")  # random by definition: the stored outputs are one draw of many
-# The stored imaginary parts are f32 rounding of zero, 2e-7, above the runner's tolerance of 1e-7.
-runner.xfail("test_dft_inverse_cpu")
-runner.xfail("test_dft_inverse_opset19_cpu")
 globals().update(runner.enable_report().test_cases)
 
 

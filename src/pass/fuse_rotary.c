@@ -53,7 +53,7 @@ static part part_of(const pass_edit *e, const ir_value *v, ir_value **x)
 static bool parts_of_one(const pass_edit *e, const ir_value *first, const ir_value *second,
                          rotary *r)
 {
-    ir_value *a, *b;
+    ir_value *a = NULL, *b = NULL;
     part p = part_of(e, first, &a), q = part_of(e, second, &b);
     r->interleaved = p == EVEN;
     r->x = a;
