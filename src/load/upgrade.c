@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "op/specimen.h"
+
 typedef struct upgrade {
     ir_graph *g;
     ir_node *node;
@@ -576,4 +578,14 @@ tacit_status load_upgrade(ir_graph *g, ir_node *node, int64_t version, tacit_err
         return rows[i].rule(&u);
     }
     return TACIT_OK;
+}
+
+void load_opsets(const op_def *row, int64_t *first, int64_t *newest_form)
+{
+    *first = *newest_form = op_first_opset(row);
+    for (size_t i = 0; !row->domain && i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].type, row->name) == 0) {
+            *newest_form = rows[i].before;
+            *first = rows[i].rule == refuse ? rows[i].before : *first;
+        }
 }

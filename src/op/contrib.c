@@ -210,6 +210,7 @@ static tacit_status embed_infer(op_infer *c)
     for (uint32_t i = 0; i < 5; i++)
         if (!op_in_type(c, needed[i]))
             return error_set(c->err, TACIT_ERR_GRAPH, "input %u is missing", needed[i]);
+    TRY(op_need_float(c, 2));
     const ir_shape *ids = &c->in[0]->shape, *words = &c->in[2]->shape;
     TRY(op_need_rank(c, 0, 2));
     TRY(op_need_rank(c, 2, 2));

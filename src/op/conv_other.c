@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "op/conv.h"
+#include "op/elementwise.h"
 #include "op/values.h"
 
 /* --- DeformConv: every tap has its own fractional offset -------------------------------------- */
@@ -144,6 +145,7 @@ static tacit_status col2im_infer(op_infer *c)
     const ir_tensor *image = op_in_value(c, 1), *block = op_in_value(c, 2);
     const ir_shape *x = &c->in[0]->shape;
     op_window w;
+    TRY(op_check_class(c, 0, OP_REAL));
     TRY(op_need_rank(c, 0, 3));
     TRY(op_need_rank(c, 1, 1));
     int32_t rank = (int32_t)c->in[1]->shape.dims[0] + 2;

@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "op/elementwise.h"
 #include "op/values.h"
 #include "op/vjp.h"
 
@@ -126,6 +127,7 @@ static tacit_status einsum_infer(op_infer *c)
 {
     einsum e;
     const ir_shape *shapes[TERMS];
+    TRY(op_check_class(c, 0, OP_REAL));
     TRY(op_check_same_dtype(c));
     for (uint32_t i = 0; i < c->n_in && i < TERMS; i++) {
         if (!c->in[i])

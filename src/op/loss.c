@@ -107,6 +107,7 @@ static tacit_status cross_entropy_eval(op_eval *c)
 static tacit_status step_infer(op_infer *c, uint32_t kinds)
 {
     uint32_t n = c->n_in < 2 ? 0 : (c->n_in - 2) / kinds;
+    TRY(op_need_float(c, 0));
     if (n == 0 || n * kinds + 2 != c->n_in || c->n_out > n * (kinds - 1))
         return error_set(c->err, TACIT_ERR_GRAPH, "%u inputs do not make groups of %u", c->n_in,
                          kinds);

@@ -82,7 +82,7 @@ tacit_status op_lower_attention(op_lower *c)
     int64_t tiles = plan.batch * plan.heads * plan.blocks;
     if (tiles * plan.v_depth == 0)
         return TACIT_OK;
-    if (tiles > INT32_MAX)
+    if (tiles > INT32_MAX || plan.keys == 0) /* of no keys the evaluator gives zeros */
         return OP_LOWER_NO_KERNEL;
     cpu_attention_args *a =
         op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, attention_f32),

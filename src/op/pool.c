@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "op/elementwise.h"
 #include "op/lowerings.h"
 #include "op/values.h"
 #include "op/vjp.h"
@@ -33,6 +34,7 @@ static tacit_status max_pool_infer(op_infer *c)
 {
     op_window w;
     ir_shape y;
+    TRY(op_check_class(c, 0, OP_REAL));
     TRY(pool_shape(c, &w, &y));
     op_set_out(c, 0, c->in[0]->dtype, &y);
     op_set_out(c, 1, TACIT_I64, &y);
@@ -245,6 +247,7 @@ static tacit_status unpool_infer(op_infer *c)
 {
     const ir_shape *x = &c->in[0]->shape;
     ir_shape y;
+    TRY(op_check_class(c, 0, OP_REAL));
     TRY(op_need_shape(c, 1, x->rank, x->dims));
     TRY(unpool_natural(c->node, x, &y, c->err));
     if (op_in_type(c, 2)) {

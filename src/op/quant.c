@@ -85,6 +85,8 @@ static tacit_status quantize_infer(op_infer *c)
 {
     op_granularity g;
     const ir_type *zero = op_in_type(c, 2);
+    TRY(op_check_class(c, 0, OP_REAL));
+    TRY(op_check_class(c, 1, OP_REAL));
     TRY(check_zero(c));
     TRY(op_granularity_read(c->node, &c->in[0]->shape, &c->in[1]->shape, &g, c->err));
     tacit_dtype dtype = quantized_type(c->node, zero ? &zero->dtype : NULL);
@@ -193,6 +195,8 @@ static tacit_status dynamic_eval(op_eval *c)
 static tacit_status qmatmul_infer(op_infer *c)
 {
     op_matmul p = {0};
+    for (uint32_t i = 0; i < 8; i++)
+        TRY(op_check_class(c, i, OP_REAL));
     TRY(op_matmul_plan(&p, &c->in[0]->shape, &c->in[3]->shape, c->err));
     op_set_out(c, 0, c->in[7]->dtype, &p.y);
     return TACIT_OK;
@@ -260,6 +264,8 @@ static tacit_status qmatmul_eval(op_eval *c)
 static tacit_status qconv_infer(op_infer *c)
 {
     op_conv p;
+    for (uint32_t i = 0; i < 8; i++)
+        TRY(op_check_class(c, i, OP_REAL));
     TRY(op_conv_plan(c->node, &c->in[0]->shape, &c->in[3]->shape, &p, c->err));
     TRY(op_need_shape(c, 8, 1, &p.m));
     for (uint32_t i = 4; i < 6; i++)

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "op/elementwise.h"
 #include "op/values.h"
 #include "op/vjp.h"
 
@@ -139,6 +140,8 @@ static tacit_status resize_infer(op_infer *c)
     const char *mode = ir_attr_string(c->node, "coordinate_transformation_mode", "half_pixel");
     bool crop = !upsample && strcmp(mode, "tf_crop_and_resize") == 0 && wanted(c, 1);
     resize r;
+    if (strcmp(ir_attr_string(c->node, "mode", "nearest"), "nearest") != 0)
+        TRY(op_check_class(c, 0, OP_REAL)); /* the others compute */
     if (by_size == by_scale)
         return error_set(c->err, TACIT_ERR_GRAPH, "exactly one of scales and sizes is needed");
     const ir_tensor *used = op_in_value(c, by_size ? 3 : scales);

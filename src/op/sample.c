@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "op/elementwise.h"
 #include "op/values.h"
 #include "op/window.h"
 
@@ -45,6 +46,7 @@ static tacit_status grid_infer(op_infer *c)
     const ir_shape *x = &c->in[0]->shape, *at = &c->in[1]->shape;
     char xt[IR_SHAPE_TEXT], gt[IR_SHAPE_TEXT];
     grid g;
+    TRY(op_check_class(c, 0, OP_REAL));
     if (x->rank < 3 || at->rank != x->rank || at->dims[0] != x->dims[0] ||
         at->dims[at->rank - 1] != x->rank - 2)
         return error_set(c->err, TACIT_ERR_SHAPE, "input %s and grid %s do not fit",

@@ -222,6 +222,14 @@ static tacit_dtype output_datatype(const ir_node *node)
     return ir_dtype_from_onnx(ir_attr_int(node, "output_datatype", 1));
 }
 
+static tacit_status check_datatype(op_infer *c)
+{
+    tacit_dtype d = output_datatype(c->node);
+    if (!ir_dtype_is_float(d) && !ir_dtype_is_int(d))
+        return error_set(c->err, TACIT_ERR_TYPE, "output_datatype must be a number type");
+    return TACIT_OK;
+}
+
 static tacit_status window_infer(op_infer *c)
 {
     int64_t n = IR_DIM_UNKNOWN;
@@ -229,8 +237,7 @@ static tacit_status window_infer(op_infer *c)
         return error_set(c->err, TACIT_ERR_SHAPE, "size must be one integer");
     if (op_in_value(c, 0) && scalar_int(op_in_value(c, 0), &n) && n < 0)
         return error_set(c->err, TACIT_ERR_VALUE, "size is %lld", (long long)n);
-    if (output_datatype(c->node) == TACIT_DTYPE_NONE)
-        return error_set(c->err, TACIT_ERR_TYPE, "unknown output_datatype");
+    TRY(check_datatype(c));
     op_set_out_dims(c, 0, output_datatype(c->node), 1, &n);
     return TACIT_OK;
 }
@@ -283,6 +290,7 @@ static tacit_status mel_infer(op_infer *c)
         bins = length / 2 + 1;
     if ((bands < 0 && bands != IR_DIM_UNKNOWN) || (bins < 1 && bins != IR_DIM_UNKNOWN))
         return error_set(c->err, TACIT_ERR_VALUE, "num_mel_bins or dft_length is negative");
+    TRY(check_datatype(c));
     op_set_out_dims(c, 0, output_datatype(c->node), 2, (int64_t[]){bins, bands});
     return TACIT_OK;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "op/build.h"
+#include "op/elementwise.h"
 #include "op/rotary.h"
 #include "op/values.h"
 #include "op/window.h"
@@ -304,6 +305,7 @@ static tacit_status im2col_infer(op_infer *c)
 {
     const ir_shape *x = &c->in[0]->shape;
     op_window w;
+    TRY(op_check_class(c, 0, OP_REAL));
     TRY(op_window_read(c->node, x, NULL, &w, c->err));
     op_set_out_dims(c, 0, c->in[0]->dtype, 2,
                     (int64_t[]){x->dims[0] * w.out_size, x->dims[1] * w.taps});

@@ -40,7 +40,8 @@ static tacit_status reshape(pass_edit *e, const char *name, ir_value *x, int32_t
     ir_value *shape = ir_constant_i64(e->g, NULL, 1, rank, dims);
     if (!shape)
         return error_memory(e->c->err, "a shape");
-    ir_node *n = pass_node(e, PASS_RESHAPE, name, 2, (ir_value *[]){x, shape}, 0, NULL, &status);
+    ir_attr zero = {.name = "allowzero", .kind = IR_ATTR_INT, .i = 1}; /* a 0 is a size here */
+    ir_node *n = pass_node(e, PASS_RESHAPE, name, 2, (ir_value *[]){x, shape}, 1, &zero, &status);
     *out = n ? n->outputs[0] : NULL;
     return status;
 }
@@ -389,7 +390,9 @@ static tacit_status write_reshaped(pass_edit *e, const attention *a, const pass_
                      .n_inputs = 2,
                      .n_outputs = 1,
                      .inputs = {n->outputs[0], dims},
-                     .outputs = {a->out}};
+                     .outputs = {a->out},
+                     .n_attrs = 1,
+                     .attrs = {{.name = "allowzero", .kind = IR_ATTR_INT, .i = 1}}};
     TRY(pass_fuse(e, &f));
     if (f.made)
         ir_node_inherit_notes(e->g, n, f.made);

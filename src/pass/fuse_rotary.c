@@ -245,7 +245,9 @@ static tacit_status reshape(pass_edit *e, ir_value *x, int32_t rank, const int64
     ir_value *shape = ir_constant_i64(e->g, NULL, 1, rank, dims);
     if (!shape)
         return error_memory(e->c->err, "a shape");
-    ir_node *n = pass_node(e, PASS_RESHAPE, x->name, 2, (ir_value *[]){x, shape}, 0, NULL, &status);
+    ir_attr zero = {.name = "allowzero", .kind = IR_ATTR_INT, .i = 1}; /* a 0 is a size here */
+    ir_node *n =
+        pass_node(e, PASS_RESHAPE, x->name, 2, (ir_value *[]){x, shape}, 1, &zero, &status);
     *out = n ? n->outputs[0] : NULL;
     return status;
 }
@@ -318,7 +320,9 @@ static tacit_status write_rotary(pass_edit *e, rotary *r, int64_t batch)
                         .n_inputs = 2,
                         .n_outputs = 1,
                         .inputs = {n->outputs[0], dims},
-                        .outputs = {r->out}};
+                        .outputs = {r->out},
+                        .n_attrs = 1,
+                        .attrs = {{.name = "allowzero", .kind = IR_ATTR_INT, .i = 1}}};
     return pass_fuse(e, &back);
 }
 

@@ -40,6 +40,14 @@ static bool others_are_before(const plan_work *w, const plan_group *g, uint32_t 
     return true;
 }
 
+/* Packed elements share bytes: their number must be the same too. */
+static bool packed_apart(const ir_type *a, const ir_type *b)
+{
+    if (tacit_dtype_bits(a->dtype) >= 8 && tacit_dtype_bits(b->dtype) >= 8)
+        return false;
+    return a->dtype != b->dtype || ir_shape_size(&a->shape) != ir_shape_size(&b->shape);
+}
+
 /* May output 0 of the node at `step` be written over its input `k`? */
 static bool may_overwrite(const living *l, uint32_t step, uint32_t k)
 {
@@ -53,7 +61,8 @@ static bool may_overwrite(const living *l, uint32_t step, uint32_t k)
     const plan_group *mine = &w->groups[w->group_of[node->outputs[0]->id]];
     size_t bytes;
     if (!view->dense || view->offset || !ir_type_bytes(&in->type, &bytes) ||
-        bytes != w->groups[g].exact || bytes != mine->exact || bytes == 0)
+        bytes != w->groups[g].exact || bytes != mine->exact || bytes == 0 ||
+        packed_apart(&in->type, &node->outputs[0]->type))
         return false;
     for (uint32_t j = 0; j < node->n_inputs; j++) {
         const ir_value *other = node->inputs[j];

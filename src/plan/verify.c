@@ -111,6 +111,8 @@ static tacit_status locate(replay *r, const ir_node *node, const ir_value *v, ra
     *out = (range){.outside = slot == PLAN_NO_SLOT};
     size_t room;
     const ir_value *base = r->p->graph->values.data[r->contents[v->id]];
+    if (low == high) /* no elements: wherever it stands, nothing is read */
+        low = high = 0;
     if (!ir_type_bytes(&base->type, &room) || low < 0 || (uint64_t)high > room)
         return wrong(r, node, "a view reaches outside", v);
     if (out->outside)
@@ -169,6 +171,14 @@ static tacit_status make_view(replay *r, const ir_node *node, uint32_t out)
     return wrong(r, node, "not a view of any input:", v);
 }
 
+/* Packed elements of equal bytes may still be more or fewer. */
+static bool same_places(const ir_value *a, const ir_value *b)
+{
+    bool packed = tacit_dtype_bits(a->type.dtype) < 8 || tacit_dtype_bits(b->type.dtype) < 8;
+    return !packed || (a->type.dtype == b->type.dtype &&
+                       ir_shape_size(&a->type.shape) == ir_shape_size(&b->type.shape));
+}
+
 /* An output may cover an input of its own node only exactly and where the row allows it. */
 static tacit_status check_overlap(replay *r, const ir_node *node, uint32_t out, const range *to)
 {
@@ -180,7 +190,8 @@ static tacit_status check_overlap(replay *r, const ir_node *node, uint32_t out, 
         if (!ranges_meet(&from, to))
             continue;
         bool exact = from.begin == to->begin && from.end == to->end &&
-                     r->p->views[node->inputs[k]->id].dense;
+                     r->p->views[node->inputs[k]->id].dense &&
+                     same_places(node->inputs[k], node->outputs[out]);
         if (out != 0 || !exact || k >= 32 || !(node->op->inplace >> k & 1))
             return wrong(r, node, "overwrites its own input", node->inputs[k]);
     }

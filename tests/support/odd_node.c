@@ -90,8 +90,7 @@ static void odd_attributes(ir_graph *g, ir_node *node, rng *r)
             assert_true(ir_attr_set_string(g, node, strings[i][0], strings[i][1]));
 }
 
-/* A graph input of another layout and the node that views it as `t`'s shape; `t` is replaced. */
-static ir_value *viewed(arena *a, ir_graph *g, rng *r, const ir_tensor **t)
+ir_value *odd_view(arena *a, ir_graph *g, rng *r, const ir_tensor **t)
 {
     ir_shape s = (*t)->shape, from = s;
     int64_t perm[IR_MAX_RANK], zeros[IR_MAX_RANK] = {0};
@@ -134,7 +133,7 @@ static ir_value *odd_input(arena *a, rng *r, tacit_dtype dtype, bool views, odd_
         v = ir_constant_new(out->graph, NULL, t);
     } else {
         bool view = how > 1 && t->shape.rank > 0 && dtype != TACIT_STRING;
-        v = view ? viewed(a, out->graph, r, &t) : ir_input_new(out->graph, NULL, &type);
+        v = view ? odd_view(a, out->graph, r, &t) : ir_input_new(out->graph, NULL, &type);
         out->given[out->n_given++] = t;
     }
     assert_non_null(v);

@@ -17,5 +17,8 @@ typedef struct odd_node {
 /* The same seed gives the same graph and values. `views`: inputs may reach the node through a
  * Transpose or a Slice. */
 void odd_node_make(arena *a, const op_def *row, uint64_t seed, bool views, odd_node *out);
+/* A graph input of another layout and the node (Transpose or Slice) that views it as `t`'s shape;
+ * `t` is replaced. */
+ir_value *odd_view(arena *a, ir_graph *g, rng *r, const ir_tensor **t);
 
 #endif
