@@ -38,6 +38,15 @@ static const recipe recipes[] = {
     {"", "TopK", 1, "T[a,N] i64[1]!<N+1 .largest=0|1 .sorted=1 || T[N,b] i64[1]!<N+1 .axis=0"},
     {"", "CumSum", 11, "T+ i32|i64[]!@ .exclusive=0|1 .reverse=0|1"},
     {"", "CumProd", 26, "T+ i32|i64[]!@ .exclusive=0|1 .reverse=0|1"},
+    {"tacit", "Block", 1, "T[n,C,h,w] || T[n,20,h,w]"},
+    {"tacit", "Unblock", 1, "T[n,1,h,w,16] .channels={C} || T[n,2,h,w,16] .channels=20"},
+    {"tacit", "BlockedConv", 1,
+     "T[n,1,H+1,W+1,16] T[16,16,2,2] ?T[16] ?T[n,1,H,W,16] .channels=16 "
+     ".activation=none|relu || T[n,3,h+3,w+3] T[16,3,3,3] ?T[16] .strides=(1,1)|(2,2) "
+     "|| T[n,1,h+2,w+2,16] T[16,1,3,3] ?T[16] .channels=16 .group=16 .pads=(1,1,1,1)"},
+    {"tacit", "BlockedPool", 1,
+     "T[n,1,h+3,w+3,16] .channels=16 .kernel_shape=(2,2) .strides=(1,1)|(2,2) "
+     ".mode=max|average"},
     {"", "Cast", 1, "T* .to=%type"},
     {"", "CastLike", 15, "T* %[]"},
     {"", "BitCast", 26, "T* .to=%type|%T"},
@@ -245,6 +254,8 @@ static const recipe recipes[] = {
     {"", "ReverseSequence", 10,
      "T[S,B,d] i64[B]<S+1 .time_axis=0 .batch_axis=1 || T[B,S] i64[B]<S+1 "
      ".time_axis=1 .batch_axis=0"},
+    {"tacit", "Checkpoint", 1, "T*"},
+    {"tacit", "Later", 1, "T* T~"},
     {"", "MaxPool", 1,
      "T[n,c,h+2,w+3] .kernel_shape=(2,3) .strides=(1,1)|(2,2) "
      ".pads=(0,0,0,0)|(1,1,0,1) .ceil_mode=0|1 || T[n,c,l+3] .kernel_shape=(2) "
@@ -262,6 +273,7 @@ static const recipe recipes[] = {
     {"", "GlobalLpPool", 1, "T[n,c,H,W] || T[n,c,L]"},
     {"", "MaxRoiPool", 1, "T[N,c,4,5] T[R,5]=0 .pooled_shape=(2,2)"},
     {"", "MaxUnpool", 9, "T[n,c,2,2] i64[n,c,2,2]<16 .kernel_shape=(2,2) .strides=(2,2)"},
+    {"tacit", "MaxPoolGrad", 1, "T[n,c,H+1,W+1] T[n,c,H,W] .kernel_shape=(2,2)"},
     {"tacit", "AveragePoolGrad", 1, "T[n,c,H+1,W+1] T[n,c,H,W] .kernel_shape=(2,2)"},
     {"", "QuantizeLinear", 10,
      "T* T[]> ?u8|i8|u16|i16|i4|f8e4m3fn[] || T[a,B] T[B]> ?i8[B] .axis=1 || T[a,4] "
