@@ -247,6 +247,14 @@ void pass_fusion_attrs(pass_fusion *f, const ir_node *from);
  * types; then swaps it in, counts the rewrite, and records where it came from. A refusal is noted
  * on the root and leaves the graph as it was. */
 tacit_status pass_fuse(pass_edit *e, pass_fusion *f);
+/* 1 when a size is 0: a Reshape then needs allowzero, or the 0 would mean "copy". */
+static inline uint32_t pass_has_zero(int32_t rank, const int64_t *dims)
+{
+    for (int32_t i = 0; i < rank; i++)
+        if (dims[i] == 0)
+            return 1;
+    return 0;
+}
 /* "pass: text" on the node, once. */
 void pass_near_miss(pass_edit *e, ir_node *n, const char *format, ...) PRINTF_LIKE(3, 4);
 

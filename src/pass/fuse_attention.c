@@ -41,7 +41,8 @@ static tacit_status reshape(pass_edit *e, const char *name, ir_value *x, int32_t
     if (!shape)
         return error_memory(e->c->err, "a shape");
     ir_attr zero = {.name = "allowzero", .kind = IR_ATTR_INT, .i = 1}; /* a 0 is a size here */
-    ir_node *n = pass_node(e, PASS_RESHAPE, name, 2, (ir_value *[]){x, shape}, 1, &zero, &status);
+    ir_node *n = pass_node(e, PASS_RESHAPE, name, 2, (ir_value *[]){x, shape},
+                           pass_has_zero(rank, dims), &zero, &status);
     *out = n ? n->outputs[0] : NULL;
     return status;
 }
@@ -391,7 +392,7 @@ static tacit_status write_reshaped(pass_edit *e, const attention *a, const pass_
                      .n_outputs = 1,
                      .inputs = {n->outputs[0], dims},
                      .outputs = {a->out},
-                     .n_attrs = 1,
+                     .n_attrs = pass_has_zero(shape->rank, shape->dims),
                      .attrs = {{.name = "allowzero", .kind = IR_ATTR_INT, .i = 1}}};
     TRY(pass_fuse(e, &f));
     if (f.made)

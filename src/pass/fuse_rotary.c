@@ -246,8 +246,8 @@ static tacit_status reshape(pass_edit *e, ir_value *x, int32_t rank, const int64
     if (!shape)
         return error_memory(e->c->err, "a shape");
     ir_attr zero = {.name = "allowzero", .kind = IR_ATTR_INT, .i = 1}; /* a 0 is a size here */
-    ir_node *n =
-        pass_node(e, PASS_RESHAPE, x->name, 2, (ir_value *[]){x, shape}, 1, &zero, &status);
+    ir_node *n = pass_node(e, PASS_RESHAPE, x->name, 2, (ir_value *[]){x, shape},
+                           pass_has_zero(rank, dims), &zero, &status);
     *out = n ? n->outputs[0] : NULL;
     return status;
 }
@@ -321,7 +321,7 @@ static tacit_status write_rotary(pass_edit *e, rotary *r, int64_t batch)
                         .n_outputs = 1,
                         .inputs = {n->outputs[0], dims},
                         .outputs = {r->out},
-                        .n_attrs = 1,
+                        .n_attrs = pass_has_zero(4, x),
                         .attrs = {{.name = "allowzero", .kind = IR_ATTR_INT, .i = 1}}};
     return pass_fuse(e, &back);
 }
