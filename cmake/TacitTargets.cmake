@@ -46,9 +46,10 @@ foreach(room ${rooms})
   list(APPEND sources ${found})
 endforeach()
 
-# fss: loops over batches, worth the vectoriser's full effort everywhere.
+# fss: loops over batches, worth the vectoriser's full effort everywhere. task: submitting a task is
+# a path of many small functions, worth inlining.
 foreach(source ${sources})
-  if(source MATCHES "/src/fss/")
+  if(source MATCHES "/src/(fss|task)/")
     set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-O3")
   endif()
 endforeach()

@@ -31,58 +31,31 @@ void task_fanin_start(task_fanin *f)
     }
 }
 
-/* Completed tasks need no edge; one that failed hands its status on instead. Retired and broken
- * tasks are kept in the map by `fanin_gone` until wait_all. */
-static bool fanin_gone(const task_fanin *f, uint64_t id, uint8_t *status)
-{
-    *status = 0;
-    if (!f->words)
-        return false;
-    if ((int64_t)(id - f->tail) < 0) {
-        if (f->failures->count)
-            *status = task_failures_find(f->failures, id);
-        return true;
-    }
-    /* SEEN: a sealed word is the only thing that orders the producer's writes before us. */
-    const _Atomic uint64_t *word = f->words + (((uint32_t)id & f->mask) << 3);
-    uint64_t w = LOAD(word, MO_SEEN);
-    if ((uint32_t)(w >> 32) != TASK_SEALED)
-        return false;
-    if (__builtin_expect((uint32_t)w & TASK_FAILED_BIT, 0))
-        *status = ((const uint8_t *)word)[TASK_STATUS_OFFSET];
-    return true;
-}
-
-static inline void fanin_link(task_fanin *f, uint32_t slot, bool data)
-{
-    struct task_seen *s = &f->seen[slot];
-    if (s->stamp == f->stamp) {
-        if (data)
-            f->producers[s->position] |= TASK_DEP_DATA;
-        return;
-    }
-    *s = (struct task_seen){f->stamp, f->count};
-    f->producers[f->count++] = slot | (data ? TASK_DEP_DATA : 0);
-}
-
 void task_fanin_add(task_fanin *f, uint64_t id, bool data)
 {
     uint8_t status;
-    if (!fanin_gone(f, id, &status))
-        fanin_link(f, (uint32_t)id & f->mask, data);
+    if (!task_fanin_gone(f, id, &status))
+        task_fanin_link(f, (uint32_t)id & f->mask, data);
     else if (status && data)
         f->inherited = status & 0x7f;
 }
 
 /* ---- pools -------------------------------------------------------------------------------- */
 
-static uint64_t record_id(const task_map *m, const task_record *r)
+static inline uint64_t record_id(const task_map *m, const task_record *r)
 {
     uint64_t tail = m->fanin->tail;
     return tail + (uint64_t)(int64_t)(int32_t)(r->task - (uint32_t)tail);
 }
 
-/* Neighbouring granules share cache lines, in runs of 64; longer strides are spread. */
+/* Its task has completed. Writers that failed stay: later readers inherit the failure. */
+static inline bool record_gone(const task_map *m, const task_record *r, bool writer,
+                               uint8_t *status)
+{
+    return task_fanin_gone(m->fanin, record_id(m, r), status) && !(*status && writer);
+}
+
+/* Neighbouring granules are neighbouring lines, in runs of 64; longer strides are spread. */
 static inline uint32_t bucket_of(const task_map *m, uint32_t storage, uint64_t granule)
 {
     uint32_t low = (uint32_t)granule, high = (uint32_t)(granule >> 6);
@@ -94,7 +67,7 @@ static inline uint32_t base_hash(const task_map *m, const void *base)
     return (uint32_t)(((uint64_t)(uintptr_t)base * 0x9e3779b97f4a7c15u) >> 32) & m->base_mask;
 }
 
-static uint32_t storage_find(task_map *m, const void *base)
+static inline uint32_t storage_find(task_map *m, const void *base)
 {
     if (m->last && m->storages[m->last].base == base)
         return m->last;
@@ -130,113 +103,161 @@ static void storage_drop(task_map *m, uint32_t i)
         m->last = 0;
 }
 
-/* Unlink the record `*link` points to and put it and its box back. */
+static inline void storage_less(task_map *m, uint32_t i)
+{
+    if (--m->storages[i].records == 0)
+        storage_drop(m, i);
+}
+
+static inline void box_free(task_map *m, const task_record *r)
+{
+    uint32_t box = r->flags & TASK_RECORD_BOX;
+    if (__builtin_expect(box, 0)) {
+        m->boxes[box].first[0] = m->free_box;
+        m->free_box = box;
+    }
+}
+
+/* Unlink the pool record `*link` points to and put it and its box back. */
 static void record_free(task_map *m, uint32_t *link)
 {
     uint32_t i = *link;
     task_record *r = &m->records[i];
     *link = r->next;
-    uint32_t box = r->flags & TASK_RECORD_BOX;
-    if (box) {
-        m->boxes[box].first[0] = m->free_box;
-        m->free_box = box;
-    }
+    box_free(m, r);
     r->next = m->free_record;
     r->flags = TASK_RECORD_DEAD;
     m->free_record = i;
     m->used--;
-    if (--m->storages[r->storage].records == 0)
-        storage_drop(m, r->storage);
+    storage_less(m, r->storage);
+}
+
+/* The same for a record in its bucket. */
+static void newest_free(task_map *m, task_record *r)
+{
+    uint32_t storage = r->storage;
+    box_free(m, r);
+    r->storage = 0;
+    r->flags = 0;
+    m->used--;
+    storage_less(m, storage);
 }
 
 /* ---- queries ------------------------------------------------------------------------------ */
 
-static void record_cover(task_map *m, uint32_t i)
+/* A live record (or one whose writer failed, with its status) of the query's storage. */
+static inline void record_meet(task_map *m, task_record *r, const task_region *q, bool writer,
+                               uint8_t status)
 {
-    if (m->records[i].flags & TASK_RECORD_COVERED)
-        return; /* by another parameter of the same task */
-    m->records[i].flags |= TASK_RECORD_COVERED;
-    m->covered[m->covered_count++] = i;
+    if (q->low >= r->high || r->low >= q->high)
+        return;
+    bool covered = q->low <= r->low && r->high <= q->high;
+    if (__builtin_expect(!q->dense, 0)) {
+        uint32_t box = r->flags & TASK_RECORD_BOX;
+        task_overlap o = task_region_meet(q, r->low, r->high, box ? &m->boxes[box] : NULL);
+        if (o == TASK_APART)
+            return;
+        covered = o == TASK_COVERED;
+    }
+    if (__builtin_expect(!status, 1))
+        task_fanin_link(m->fanin, r->task & m->fanin->mask, writer && q->reads);
+    else if (q->reads)
+        m->fanin->inherited = status & 0x7f;
+    /* It may be covered by another parameter of the same task already. */
+    if (covered && q->writes && !(r->flags & TASK_RECORD_COVERED)) {
+        r->flags |= TASK_RECORD_COVERED;
+        m->covered[m->covered_count++] = r;
+    }
 }
 
-/* Walk one chain: free what is dead, report conflicts, note what the query covers. */
+/* Walk a chain of the pool: free what is dead, report conflicts, note what the query covers. */
 static void chain_scan(task_map *m, uint32_t *link, uint32_t storage, const task_region *q,
                        bool writers)
 {
-    task_fanin *f = m->fanin;
     while (*link) {
         task_record *r = &m->records[*link];
         uint8_t status = 0;
-        if ((r->flags & TASK_RECORD_DEAD) ||
-            (fanin_gone(f, record_id(m, r), &status) && !(status && writers))) {
+        if ((r->flags & TASK_RECORD_DEAD) || record_gone(m, r, writers, &status)) {
             record_free(m, link);
             continue;
         }
-        const task_box *box =
-            (r->flags & TASK_RECORD_BOX) ? &m->boxes[r->flags & TASK_RECORD_BOX] : NULL;
         link = &r->next;
-        if (r->storage != storage)
-            continue;
-        task_overlap o = task_region_meet(q, r->low, r->high, box);
-        if (o == TASK_APART)
-            continue;
-        if (!status)
-            fanin_link(f, r->task & f->mask, writers && q->reads);
-        else if (q->reads)
-            f->inherited = status & 0x7f;
-        if (o == TASK_COVERED && q->writes)
-            record_cover(m, (uint32_t)(r - m->records));
+        if (r->storage == storage)
+            record_meet(m, r, q, writers, status);
     }
+}
+
+/* What lies in the bucket itself is not freed here: insertion writes over it. */
+static inline void newest_scan(task_map *m, task_record *r, uint32_t storage, const task_region *q,
+                               bool writers)
+{
+    uint8_t status;
+    if (r->storage == storage && !record_gone(m, r, writers, &status))
+        record_meet(m, r, q, writers, status);
+    if (__builtin_expect(r->next, 0))
+        chain_scan(m, &r->next, storage, q, writers);
+}
+
+static inline void bucket_scan(task_map *m, uint32_t bucket, uint32_t storage, const task_region *q)
+{
+    task_bucket *b = &m->buckets[bucket];
+    newest_scan(m, &b->newest[0], storage, q, true);
+    if (q->writes)
+        newest_scan(m, &b->newest[1], storage, q, false);
+}
+
+static void pool_record(task_map *m, task_record *r, uint32_t storage, const task_region *q)
+{
+    bool writer = r->flags & TASK_RECORD_WRITER;
+    uint8_t status;
+    if ((r->flags & (TASK_RECORD_DEAD | TASK_RECORD_WIDE)) || r->storage != storage ||
+        (!writer && !q->writes) || record_gone(m, r, writer, &status))
+        return;
+    record_meet(m, r, q, writer, status);
 }
 
 /* Every record of the storage, for queries that would walk more buckets than there are records. */
 static void pool_scan(task_map *m, uint32_t storage, const task_region *q)
 {
-    task_fanin *f = m->fanin;
-    for (uint32_t i = 1; i <= m->capacity; i++) {
-        task_record *r = &m->records[i];
-        bool writer = r->flags & TASK_RECORD_WRITER;
-        if ((r->flags & (TASK_RECORD_DEAD | TASK_RECORD_WIDE)) || r->storage != storage ||
-            (!writer && !q->writes))
-            continue;
-        uint8_t status;
-        bool gone = fanin_gone(f, record_id(m, r), &status);
-        if (gone && !(status && writer))
-            continue;
-        const task_box *box =
-            (r->flags & TASK_RECORD_BOX) ? &m->boxes[r->flags & TASK_RECORD_BOX] : NULL;
-        task_overlap o = task_region_meet(q, r->low, r->high, box);
-        if (o == TASK_APART)
-            continue;
-        if (!status)
-            fanin_link(f, r->task & f->mask, writer && q->reads);
-        else if (q->reads)
-            f->inherited = status & 0x7f;
-        if (o == TASK_COVERED && q->writes)
-            record_cover(m, i);
+    for (uint32_t i = 1; i <= m->capacity; i++)
+        pool_record(m, &m->records[i], storage, q);
+    for (uint32_t i = 0; i <= m->bucket_mask; i++) {
+        pool_record(m, &m->buckets[i].newest[0], storage, q);
+        pool_record(m, &m->buckets[i].newest[1], storage, q);
     }
 }
 
-/* Buckets first..last, which are many. */
-static void query_wide(task_map *m, uint32_t storage, const task_region *q, uint64_t first,
-                       uint64_t last)
+static void wide_scan(task_map *m, uint32_t storage, const task_region *q)
 {
+    task_storage *s = &m->storages[storage];
+    if (s->wide_writers)
+        chain_scan(m, &s->wide_writers, storage, q, true);
+    if (q->writes && s->wide_readers)
+        chain_scan(m, &s->wide_readers, storage, q, false);
+}
+
+/* Several buckets, or a storage with larger regions than the query. */
+static void query_wide(task_map *m, uint32_t storage, const task_region *q)
+{
+    task_storage *s = &m->storages[storage];
+    uint64_t first = q->low >> s->granule, last = (q->high - 1) >> s->granule;
+    uint64_t back = s->span - 1u, end = s->high ? (s->high - 1) >> s->granule : 0;
+    first = first > back ? first - back : 0;
+    last = last < end ? last : end;
+    wide_scan(m, storage, q);
+    if (first > last)
+        return;
     if (last - first > SCAN_LIMIT && last - first > m->capacity / 4) {
         pool_scan(m, storage, q);
         return;
     }
-    for (uint64_t g = first; g <= last; g++) {
-        uint32_t *heads = &m->heads[2 * (size_t)bucket_of(m, storage, g)];
-        if (heads[0])
-            chain_scan(m, &heads[0], storage, q, true);
-        if (q->writes && heads[1])
-            chain_scan(m, &heads[1], storage, q, false);
-    }
+    for (uint64_t g = first; g <= last; g++)
+        bucket_scan(m, bucket_of(m, storage, g), storage, q);
 }
 
-/* Find the bucket of a tile, the usual case, and bring its newest records closer: done for all
- * parameters of a task before the first query, this overlaps their cache misses. */
-void task_map_prepare(task_map *m, task_region *q)
+/* Find the bucket of a tile, the usual case, and bring it closer: done for all parameters of a task
+ * before the first query, this overlaps their cache misses. */
+static inline void prepare(task_map *m, task_region *q)
 {
     q->storage = 0;
     if (!q->base || q->low == q->high || q->fresh)
@@ -245,98 +266,176 @@ void task_map_prepare(task_map *m, task_region *q)
     if (!storage)
         return;
     const task_storage *s = &m->storages[storage];
-    uint64_t first = q->low >> s->granule, last = (q->high - 1) >> s->granule;
-    if (first != last || s->span != 1)
-        return;
     q->storage = storage;
     q->granule = s->granule;
+    uint64_t first = q->low >> s->granule, last = (q->high - 1) >> s->granule;
+    q->tile = first == last && s->span == 1;
+    if (!q->tile)
+        return;
     q->bucket = bucket_of(m, storage, first);
-    const uint32_t *heads = &m->heads[2 * (size_t)q->bucket];
-    __builtin_prefetch(&m->records[heads[0]]);
-    if (q->writes)
-        __builtin_prefetch(&m->records[heads[1]]);
+    __builtin_prefetch(&m->buckets[q->bucket], 1);
 }
 
-/* One bucket, and the storage's wide regions. The first may take away the storage's last record. */
-static void query_tile(task_map *m, uint32_t storage, const task_region *q)
+static inline void query(task_map *m, const task_region *q)
 {
-    task_storage *s = &m->storages[storage];
-    uint32_t *heads = &m->heads[2 * (size_t)q->bucket];
-    if (!(s->wide_writers | s->wide_readers | heads[0]) && !(q->writes && heads[1]))
-        return;
-    s->records++;
-    if (heads[0])
-        chain_scan(m, &heads[0], storage, q, true);
-    if (q->writes && heads[1])
-        chain_scan(m, &heads[1], storage, q, false);
-    if (s->wide_writers)
-        chain_scan(m, &s->wide_writers, storage, q, true);
-    if (q->writes && s->wide_readers)
-        chain_scan(m, &s->wide_readers, storage, q, false);
-    if (--s->records == 0)
-        storage_drop(m, storage);
-}
-
-void task_map_query(task_map *m, const task_region *q)
-{
-    if (!q->base || q->low == q->high || q->fresh)
-        return;
-    if (q->storage && m->storages[q->storage].base == q->base) {
-        query_tile(m, q->storage, q);
-        return;
-    }
-    uint32_t storage = storage_find(m, q->base);
-    if (!storage)
+    uint32_t storage = q->storage;
+    if (!storage || !(q->reads | q->writes) || m->storages[storage].base != q->base)
         return;
     task_storage *s = &m->storages[storage];
     s->records++; /* keeps the storage while its last record may go */
-    if (s->wide_writers)
-        chain_scan(m, &s->wide_writers, storage, q, true);
-    if (q->writes && s->wide_readers)
-        chain_scan(m, &s->wide_readers, storage, q, false);
-    uint64_t first = q->low >> s->granule, last = (q->high - 1) >> s->granule;
-    uint64_t back = s->span - 1u, end = s->high ? (s->high - 1) >> s->granule : 0;
-    first = first > back ? first - back : 0;
-    last = last < end ? last : end;
-    if (first <= last)
-        query_wide(m, storage, q, first, last);
-    if (--s->records == 0)
-        storage_drop(m, storage);
+    if (__builtin_expect(!q->tile, 0)) {
+        query_wide(m, storage, q);
+    } else {
+        bucket_scan(m, q->bucket, storage, q);
+        if (__builtin_expect(s->wide_writers | s->wide_readers, 0))
+            wide_scan(m, storage, q);
+    }
+    storage_less(m, storage);
 }
 
-void task_map_drop_covered(task_map *m)
+void task_map_find(task_map *m, task_region *regions, uint32_t count)
 {
-    for (uint32_t i = 0; i < m->covered_count; i++)
-        m->records[m->covered[i]].flags |= TASK_RECORD_DEAD;
+    for (uint32_t i = 0; i < count; i++)
+        prepare(m, &regions[i]);
+    for (uint32_t i = 0; i < count; i++)
+        query(m, &regions[i]);
+}
+
+static void drop_covered(task_map *m)
+{
+    for (uint32_t i = 0; i < m->covered_count; i++) {
+        task_record *r = m->covered[i];
+        if (!(r->flags & TASK_RECORD_COVERED))
+            continue; /* insertion has put its own in its place */
+        if (r->flags & TASK_RECORD_NEWEST)
+            newest_free(m, r);
+        else
+            r->flags |= TASK_RECORD_DEAD;
+    }
     m->covered_count = 0;
 }
 
 void task_map_forget_covered(task_map *m)
 {
     for (uint32_t i = 0; i < m->covered_count; i++)
-        m->records[m->covered[i]].flags &= ~TASK_RECORD_COVERED;
+        m->covered[i]->flags &= ~TASK_RECORD_COVERED;
     m->covered_count = 0;
 }
 
 /* ---- insertion ---------------------------------------------------------------------------- */
 
+static inline void record_fill(task_map *m, task_record *r, const task_region *q, uint32_t storage,
+                               uint32_t task, uint32_t flags)
+{
+    uint32_t box = 0;
+    if (__builtin_expect(q->box.rank && m->free_box, 0)) {
+        box = m->free_box;
+        m->free_box = m->boxes[box].first[0];
+        m->boxes[box] = q->box;
+    }
+    r->low = q->low;
+    r->high = q->high;
+    r->task = task;
+    r->storage = storage;
+    r->flags = flags | box | (q->writes ? TASK_RECORD_WRITER : 0);
+    if (m->storages[storage].high < q->high)
+        m->storages[storage].high = q->high;
+}
+
+static inline void count_record(task_map *m, uint32_t storage)
+{
+    m->storages[storage].records++;
+    if (++m->used > m->high_used)
+        m->high_used = m->used;
+}
+
+/* A record in the pool, hung behind `link`. */
+static task_record *record_make(task_map *m, const task_region *q, uint32_t storage, uint32_t task,
+                                uint32_t *link)
+{
+    uint32_t i = m->free_record;
+    task_record *r = &m->records[i];
+    m->free_record = r->next;
+    record_fill(m, r, q, storage, task, 0);
+    r->next = *link;
+    *link = i;
+    count_record(m, storage);
+    return r;
+}
+
+/* In the bucket itself, over a record that is over or that this task covers; otherwise in the pool.
+ */
+static inline void bucket_insert(task_map *m, const task_region *q, uint32_t storage,
+                                 uint32_t bucket, uint32_t task)
+{
+    task_record *r = &m->buckets[bucket].newest[!q->writes];
+    uint8_t status;
+    if (r->storage == 0) {
+        count_record(m, storage);
+    } else if ((r->flags & TASK_RECORD_COVERED) ||
+               (r->task != task && record_gone(m, r, q->writes, &status))) {
+        /* The task's own slot is not open yet: it would look completed. */
+        box_free(m, r);
+        if (__builtin_expect(r->storage != storage, 0)) {
+            m->storages[storage].records++;
+            storage_less(m, r->storage);
+        }
+    } else {
+        record_make(m, q, storage, task, &r->next);
+        return;
+    }
+    record_fill(m, r, q, storage, task, TASK_RECORD_NEWEST);
+}
+
+/* Put a pool record where queries of its storage find it. */
 static void record_hang(task_map *m, uint32_t i)
 {
     task_record *r = &m->records[i];
     task_storage *s = &m->storages[r->storage];
     bool writer = r->flags & TASK_RECORD_WRITER;
     uint64_t first = r->low >> s->granule, last = (r->high - 1) >> s->granule;
-    uint32_t *head;
+    uint32_t *link;
+    r->flags &= ~TASK_RECORD_WIDE;
     if (last - first >= MAX_SPAN) {
         r->flags |= TASK_RECORD_WIDE;
-        head = writer ? &s->wide_writers : &s->wide_readers;
+        link = writer ? &s->wide_writers : &s->wide_readers;
     } else {
         if (s->span < last - first + 1)
             s->span = (uint8_t)(last - first + 1);
-        head = &m->heads[2 * (size_t)bucket_of(m, r->storage, first) + !writer];
+        link = &m->buckets[bucket_of(m, r->storage, first)].newest[!writer].next;
     }
-    r->next = *head;
-    *head = i;
+    r->next = *link;
+    *link = i;
+}
+
+/* Take a storage's records out of one list of a bucket, onto the list `moved` of the pool. What
+ * lies in the bucket finds room there: the pool alone could hold all that are in use. */
+static void take_out(task_map *m, task_record *newest, uint32_t storage, uint32_t *moved)
+{
+    if (newest->storage == storage) {
+        uint32_t i = m->free_record, next = m->records[i].next;
+        m->records[i] = *newest;
+        m->records[i].flags &= ~TASK_RECORD_NEWEST;
+        if (newest->flags & TASK_RECORD_COVERED) /* the list of covered ones no longer finds it */
+            m->records[i].flags |= TASK_RECORD_DEAD;
+        m->records[i].next = *moved;
+        *moved = i;
+        m->free_record = next;
+        newest->storage = 0;
+        newest->flags = 0;
+    }
+    uint32_t *link = &newest->next;
+    while (*link) {
+        task_record *r = &m->records[*link];
+        if (r->storage != storage) {
+            link = &r->next;
+            continue;
+        }
+        uint32_t i = *link;
+        *link = r->next;
+        r->next = *moved;
+        *moved = i;
+    }
 }
 
 /* A region much smaller than the storage's granule arrived: hang everything anew, so that tiles
@@ -345,22 +444,12 @@ static void storage_refine(task_map *m, uint32_t storage, uint8_t granule)
 {
     task_storage *s = &m->storages[storage];
     uint64_t end = s->high ? (s->high - 1) >> s->granule : 0;
-    uint32_t moved = 0; /* list of records taken out */
-    for (int list = 0; list < 2; list++)
-        for (uint64_t g = 0; g <= end; g++) {
-            uint32_t *link = &m->heads[2 * (size_t)bucket_of(m, storage, g) + (size_t)list];
-            while (*link) {
-                task_record *r = &m->records[*link];
-                if (r->storage != storage) {
-                    link = &r->next;
-                    continue;
-                }
-                uint32_t i = *link;
-                *link = r->next;
-                r->next = moved;
-                moved = i;
-            }
-        }
+    uint32_t moved = 0;
+    for (uint64_t g = 0; g <= end; g++) {
+        task_bucket *b = &m->buckets[bucket_of(m, storage, g)];
+        take_out(m, &b->newest[0], storage, &moved);
+        take_out(m, &b->newest[1], storage, &moved);
+    }
     s->granule = granule;
     s->span = 1;
     while (moved) {
@@ -377,50 +466,13 @@ static uint8_t granule_for(uint64_t bytes)
     return (uint8_t)(64 - __builtin_clzll(bytes - 1));
 }
 
-/* Take a record from the pool and fill it. */
-static uint32_t record_make(task_map *m, const task_region *q, uint32_t storage, uint32_t task)
+static void insert_slowly(task_map *m, const task_region *q, uint32_t task)
 {
-    uint32_t i = m->free_record, box = 0;
-    task_record *r = &m->records[i];
-    m->free_record = r->next;
-    if (__builtin_expect(q->box.rank && m->free_box, 0)) {
-        box = m->free_box;
-        m->free_box = m->boxes[box].first[0];
-        m->boxes[box] = q->box;
-    }
-    r->low = q->low;
-    r->high = q->high;
-    r->task = task;
-    r->storage = storage;
-    r->flags = box | (q->writes ? TASK_RECORD_WRITER : 0);
-    m->storages[storage].records++;
-    if (m->storages[storage].high < q->high)
-        m->storages[storage].high = q->high;
-    if (++m->used > m->high_used)
-        m->high_used = m->used;
-    return i;
-}
-
-void task_map_insert(task_map *m, const task_region *q, uint32_t task)
-{
-    if (!q->base || q->low == q->high || (!q->writes && q->no_war))
-        return;
-    uint32_t storage = q->storage;
-    uint64_t bytes = q->high - q->low;
-    if (storage && m->storages[storage].base == q->base &&
-        m->storages[storage].granule == q->granule &&
-        2 * bytes > (uint64_t)1 << q->granule) { /* where the query looked */
-        uint32_t i = record_make(m, q, storage, task);
-        uint32_t *head = &m->heads[2 * (size_t)q->bucket + !q->writes];
-        m->records[i].next = *head;
-        *head = i;
-        return;
-    }
-    storage = storage_find(m, q->base);
+    uint32_t storage = storage_find(m, q->base);
     if (!storage)
         storage = storage_make(m, q->base);
     task_storage *s = &m->storages[storage];
-    uint8_t granule = granule_for(bytes);
+    uint8_t granule = granule_for(q->high - q->low);
     if (granule < s->granule) {
         /* Few granules to walk, or few refinements: a granule only shrinks. */
         if (s->records && ((s->high >> s->granule) <= 4 * (uint64_t)s->records + 64))
@@ -428,7 +480,41 @@ void task_map_insert(task_map *m, const task_region *q, uint32_t task)
         else if (!s->records)
             s->granule = granule;
     }
-    record_hang(m, record_make(m, q, storage, task));
+    uint64_t first = q->low >> s->granule, last = (q->high - 1) >> s->granule;
+    if (last - first >= MAX_SPAN) {
+        uint32_t *link = q->writes ? &s->wide_writers : &s->wide_readers;
+        record_make(m, q, storage, task, link)->flags |= TASK_RECORD_WIDE;
+        return;
+    }
+    if (s->span < last - first + 1)
+        s->span = (uint8_t)(last - first + 1);
+    bucket_insert(m, q, storage, bucket_of(m, storage, first), task);
+}
+
+static inline void insert(task_map *m, const task_region *q, uint32_t task)
+{
+    if (!q->base || q->low == q->high || (!q->writes && (q->no_war || !q->reads)))
+        return;
+    uint32_t storage = q->storage;
+    const task_storage *s = &m->storages[storage];
+    if (storage && q->tile && s->base == q->base && s->granule == q->granule &&
+        2 * (q->high - q->low) > (uint64_t)1 << q->granule)
+        bucket_insert(m, q, storage, q->bucket, task); /* where the query looked */
+    else
+        insert_slowly(m, q, task);
+}
+
+void task_map_insert(task_map *m, const task_region *q, uint32_t task)
+{
+    insert(m, q, task);
+}
+
+void task_map_commit(task_map *m, const task_region *regions, uint32_t count, uint32_t task)
+{
+    for (uint32_t i = 0; i < count; i++)
+        insert(m, &regions[i], task);
+    if (m->covered_count)
+        drop_covered(m);
 }
 
 /* ---- sweeping ----------------------------------------------------------------------------- */
@@ -438,123 +524,48 @@ static void chain_sweep(task_map *m, uint32_t *link)
     while (*link) {
         task_record *r = &m->records[*link];
         uint8_t status = 0;
-        if ((r->flags & TASK_RECORD_DEAD) ||
-            (fanin_gone(m->fanin, record_id(m, r), &status) && !status))
+        if ((r->flags & TASK_RECORD_DEAD) || record_gone(m, r, true, &status))
             record_free(m, link);
         else
             link = &r->next;
     }
 }
 
+static void bucket_sweep(task_map *m, task_bucket *b)
+{
+    for (int list = 0; list < 2; list++) {
+        task_record *r = &b->newest[list];
+        uint8_t status;
+        if (r->storage && record_gone(m, r, true, &status))
+            newest_free(m, r);
+        if (r->next)
+            chain_sweep(m, &r->next);
+    }
+}
+
+static void storage_sweep(task_map *m, uint32_t i)
+{
+    task_storage *s = &m->storages[i];
+    if (!s->base || !(s->wide_writers | s->wide_readers))
+        return;
+    s->records++;
+    chain_sweep(m, &s->wide_writers);
+    chain_sweep(m, &s->wide_readers);
+    storage_less(m, i);
+}
+
 void task_map_sweep(task_map *m, uint32_t buckets)
 {
     if (!m->used)
         return;
-    for (; buckets; buckets--) {
-        uint32_t b = m->sweep++ & m->bucket_mask;
-        if (m->heads[2 * (size_t)b])
-            chain_sweep(m, &m->heads[2 * (size_t)b]);
-        if (m->heads[2 * (size_t)b + 1])
-            chain_sweep(m, &m->heads[2 * (size_t)b + 1]);
-    }
-    /* The hand of the wide lists: one storage per call. */
-    uint32_t i = 1 + m->sweep % m->capacity;
-    task_storage *s = &m->storages[i];
-    if (s->base) {
-        s->records++;
-        chain_sweep(m, &s->wide_writers);
-        chain_sweep(m, &s->wide_readers);
-        if (--s->records == 0)
-            storage_drop(m, i);
-    }
+    for (; buckets; buckets--)
+        bucket_sweep(m, &m->buckets[m->sweep++ & m->bucket_mask]);
+    storage_sweep(m, 1 + m->sweep % m->capacity); /* the wide lists: one storage per call */
 }
 
 void task_map_sweep_all(task_map *m)
 {
     task_map_sweep(m, m->bucket_mask + 1);
-    for (uint32_t i = 1; i <= m->capacity; i++) {
-        task_storage *s = &m->storages[i];
-        if (!s->base)
-            continue;
-        s->records++;
-        chain_sweep(m, &s->wide_writers);
-        chain_sweep(m, &s->wide_readers);
-        if (--s->records == 0)
-            storage_drop(m, i);
-    }
-}
-
-/* ---- life --------------------------------------------------------------------------------- */
-
-tacit_status task_map_init(task_map *m, const tacit_allocator *allocator, task_fanin *fanin,
-                           uint32_t records, tacit_error *err)
-{
-    uint32_t buckets = 64;
-    while (buckets < records / 2 && buckets < (1u << 26))
-        buckets *= 2;
-    *m = (task_map){.allocator = allocator,
-                    .fanin = fanin,
-                    .capacity = records,
-                    .box_capacity = records / 4 + 16,
-                    .bucket_mask = buckets - 1,
-                    .base_mask = buckets - 1};
-    size_t n = (size_t)records + 1;
-    m->records = mem_alloc_zero(allocator, n * sizeof *m->records);
-    m->boxes = mem_alloc_zero(allocator, ((size_t)m->box_capacity + 1) * sizeof *m->boxes);
-    m->storages = mem_alloc_zero(allocator, n * sizeof *m->storages);
-    m->heads = mem_alloc_zero(allocator, 2 * (size_t)buckets * sizeof *m->heads);
-    m->bases = mem_alloc_zero(allocator, buckets * sizeof *m->bases);
-    m->covered = mem_alloc_zero(allocator, n * sizeof *m->covered);
-    if (!m->records || !m->boxes || !m->storages || !m->heads || !m->bases || !m->covered) {
-        task_map_free(m);
-        return error_memory(err, "the task runtime's tensor map");
-    }
-    for (uint32_t i = records; i; i--) {
-        m->records[i] = (task_record){.next = m->free_record, .flags = TASK_RECORD_DEAD};
-        m->storages[i].next = m->free_storage;
-        m->free_record = m->free_storage = i;
-    }
-    for (uint32_t i = m->box_capacity; i; i--) {
-        m->boxes[i].first[0] = m->free_box;
-        m->free_box = i;
-    }
-    return TACIT_OK;
-}
-
-/* Only for recordings, where nothing dies and records are cheap. */
-tacit_status task_map_grow(task_map *m, tacit_error *err)
-{
-    task_map bigger;
-    TRY(task_map_init(&bigger, m->allocator, m->fanin, m->capacity * 2, err));
-    task_region r = {0};
-    for (uint32_t i = 1; i <= m->capacity; i++) {
-        const task_record *old = &m->records[i];
-        if (old->flags & TASK_RECORD_DEAD)
-            continue;
-        uint32_t box = old->flags & TASK_RECORD_BOX;
-        r = (task_region){.base = m->storages[old->storage].base,
-                          .low = old->low,
-                          .high = old->high,
-                          .writes = old->flags & TASK_RECORD_WRITER,
-                          .dense = !box};
-        if (box)
-            r.box = m->boxes[box];
-        task_map_insert(&bigger, &r, old->task);
-    }
-    task_map_free(m);
-    *m = bigger;
-    return TACIT_OK;
-}
-
-void task_map_free(task_map *m)
-{
-    size_t n = (size_t)m->capacity + 1, buckets = (size_t)m->bucket_mask + 1;
-    const tacit_allocator *a = m->allocator;
-    mem_release(a, m->records, n * sizeof *m->records);
-    mem_release(a, m->boxes, ((size_t)m->box_capacity + 1) * sizeof *m->boxes);
-    mem_release(a, m->storages, n * sizeof *m->storages);
-    mem_release(a, m->heads, 2 * buckets * sizeof *m->heads);
-    mem_release(a, m->bases, buckets * sizeof *m->bases);
-    mem_release(a, m->covered, n * sizeof *m->covered);
-    *m = (task_map){0};
+    for (uint32_t i = 1; i <= m->capacity; i++)
+        storage_sweep(m, i);
 }

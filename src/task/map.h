@@ -8,6 +8,7 @@
 #ifndef TASK_MAP_H
 #define TASK_MAP_H
 
+#include <stdalign.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -33,8 +34,9 @@ typedef struct task_region {
     task_box box;
     bool reads, writes, fresh; /* fresh: nobody else can know this memory */
     bool no_war, dense;        /* dense: every byte of [low, high) is touched */
+    bool tile;                 /* all records it can meet, but the wide ones, hang in one bucket */
     uint8_t granule;           /* what the query found, so that insertion need not look again */
-    uint32_t storage, bucket;  /* storage 0: several buckets, or nothing known */
+    uint32_t storage, bucket;  /* storage 0: nothing known */
 } task_region;
 
 #define TASK_SEALED 0xffffffffu     /* successor list of a completed task */
@@ -61,7 +63,15 @@ typedef struct task_record {
 #define TASK_RECORD_WRITER 0x40000000u
 #define TASK_RECORD_WIDE 0x20000000u
 #define TASK_RECORD_COVERED 0x10000000u /* by the submit under way */
-#define TASK_RECORD_BOX 0x0fffffffu
+#define TASK_RECORD_NEWEST 0x08000000u  /* lies in its bucket, not in the pool */
+#define TASK_RECORD_BOX 0x07ffffffu
+
+/* A tile's usual two records lie in the bucket itself: one cache line answers most queries, and
+ * neighbouring tiles are neighbouring lines. More of them hang behind in the pool. */
+typedef struct task_bucket {
+    alignas(64) task_record newest[2]; /* writer, reader; storage 0: none */
+} task_bucket;
+_Static_assert(sizeof(task_bucket) == 64, "one cache line");
 
 typedef struct task_storage {
     const void *base;
@@ -102,15 +112,48 @@ void task_fanin_start(task_fanin *f);
 /* `data`: the task reads what the producer wrote, and inherits its failure. */
 void task_fanin_add(task_fanin *f, uint64_t id, bool data);
 
+/* Completed tasks need no edge; one that failed hands its status on instead. */
+static inline bool task_fanin_gone(const task_fanin *f, uint64_t id, uint8_t *status)
+{
+    *status = 0;
+    if ((int64_t)(id - f->tail) < 0) {
+        if (__builtin_expect(f->failures->count, 0))
+            *status = task_failures_find(f->failures, id);
+        return f->words != NULL;
+    }
+    if (!f->words)
+        return false;
+    /* SEEN: a sealed word is the only thing that orders the producer's writes before us. */
+    const _Atomic uint64_t *word = f->words + (((uint32_t)id & f->mask) << 3);
+    uint64_t w = LOAD(word, MO_SEEN);
+    if ((uint32_t)(w >> 32) != TASK_SEALED)
+        return false;
+    if (__builtin_expect((uint32_t)w & TASK_FAILED_BIT, 0))
+        *status = ((const uint8_t *)word)[TASK_STATUS_OFFSET];
+    return true;
+}
+
+static inline void task_fanin_link(task_fanin *f, uint32_t slot, bool data)
+{
+    struct task_seen *s = &f->seen[slot];
+    if (s->stamp == f->stamp) {
+        if (data)
+            f->producers[s->position] |= TASK_DEP_DATA;
+        return;
+    }
+    *s = (struct task_seen){f->stamp, f->count};
+    f->producers[f->count++] = slot | (data ? TASK_DEP_DATA : 0);
+}
+
 typedef struct task_map {
     const tacit_allocator *allocator;
     task_fanin *fanin;
     task_record *records;
     task_box *boxes;
     task_storage *storages;
-    uint32_t *heads;   /* per bucket: writers, readers */
-    uint32_t *bases;   /* storage hash */
-    uint32_t *covered; /* records this submit replaces, dropped at commit */
+    task_bucket *buckets;
+    uint32_t *bases;       /* storage hash */
+    task_record **covered; /* what this submit replaces, dropped at commit */
     uint32_t capacity, box_capacity, bucket_mask, base_mask;
     uint32_t free_record, free_box, free_storage;
     uint32_t used, high_used, covered_count;
@@ -123,12 +166,12 @@ tacit_status task_map_init(task_map *m, const tacit_allocator *allocator, task_f
                            uint32_t records, tacit_error *err);
 tacit_status task_map_grow(task_map *m, tacit_error *err);
 void task_map_free(task_map *m);
-/* Before the queries of a task, for each of its regions. */
-void task_map_prepare(task_map *m, task_region *r);
-/* Report every task `r` has to wait for, and remember what it will cover. */
-void task_map_query(task_map *m, const task_region *r);
-/* After all queries of a task: drop the covered, then insert. Enough records must be free. */
-void task_map_drop_covered(task_map *m);
+/* Report every task that one with these regions has to wait for, and remember what it will cover.
+ */
+void task_map_find(task_map *m, task_region *regions, uint32_t count);
+/* After that: insert the regions and drop what they cover, or forget about it. Enough records must
+ * be free. */
+void task_map_commit(task_map *m, const task_region *regions, uint32_t count, uint32_t task);
 void task_map_forget_covered(task_map *m);
 void task_map_insert(task_map *m, const task_region *r, uint32_t task);
 /* Free dead records in `buckets` more buckets. */

@@ -15,6 +15,7 @@
     ROW(LINK_LOST, acquire) /* as SEEN, when the link comes too late */                            \
     ROW(SEAL, acq_rel)      /* kernel writes out; linked slots and nodes in */                     \
     ROW(PEND, acq_rel)      /* each producer's writes, to whoever makes the task ready */          \
+    ROW(LAST, acquire)      /* as PEND, for the last producer: a count of one is its own */        \
     ROW(DROP, acq_rel)      /* a reader's last access, to whoever drops the last reference */      \
     ROW(FLAG, release)      /* everything done to a slot, to the retire scan */                    \
     ROW(RETIRE, acquire)                                                                           \

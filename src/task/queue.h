@@ -111,6 +111,15 @@ static inline bool task_inject_empty(const task_inject *q)
     return LOAD(&q->head, RELAXED) == LOAD(&q->tail, RELAXED);
 }
 
+/* One producer less. True for the last one, whose count of one nobody else can change. */
+static inline bool task_count_down(_Atomic int32_t *pending)
+{
+    if (LOAD(pending, MO_LAST) != 1)
+        return atomic_fetch_sub_explicit(pending, 1, MO_PEND) == 1;
+    STORE(pending, 0, RELAXED);
+    return true;
+}
+
 /* Shared queue for what cannot go to a deque of one's own: tasks of a type this worker does not
  * serve, and completions from foreign threads. Cells carry a turn number (Vyukov's scheme). */
 typedef struct task_cell {

@@ -64,7 +64,7 @@ static tacit_task_resource short_now(const tacit_task_runtime *rt, const need *n
 {
     if (rt->next - rt->fanin.tail >= rt->capacity)
         return TACIT_TASK_RING_SLOTS;
-    if (!task_heap_fits(&rt->heap, rt->heap.tail, n->bytes))
+    if (n->bytes && !task_heap_fits(&rt->heap, rt->heap.tail, n->bytes))
         return TACIT_TASK_RING_HEAP;
     if (rt->dep_top - rt->dep_tail + rt->fanin.count > rt->dep_capacity)
         return TACIT_TASK_RING_DEPENDENCES;

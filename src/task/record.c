@@ -119,7 +119,7 @@ static tacit_status find_producers(tacit_task_runtime *rt, task_recorder *r,
         task_fanin_add(&r->fanin, desc->deps[i], true);
     }
     for (uint32_t p = 0; p < desc->param_count; p++) {
-        task_region *region = &rt->regions[p];
+        const task_region *region = &rt->regions[p];
         const tacit_task_buffer *b = desc->params[p].buffer;
         if (region->base && b->owner != TACIT_TASK_NONE) {
             if (b->owner >= here || !r->open[b->owner])
@@ -129,11 +129,9 @@ static tacit_status find_producers(tacit_task_runtime *rt, task_recorder *r,
             if (manual && region->reads)
                 task_fanin_add(&r->fanin, b->owner, true);
         }
-        if (!manual && region->base && (region->reads || region->writes)) {
-            task_map_prepare(&r->map, region);
-            task_map_query(&r->map, region);
-        }
     }
+    if (!manual)
+        task_map_find(&r->map, rt->regions, desc->param_count);
     return TACIT_OK;
 }
 
@@ -204,11 +202,9 @@ tacit_status task_record_submit(tacit_task_runtime *rt, const tacit_task_desc *d
     TRY(tacit_task_graph_add(g, &node, NULL, err));
     if (!desc->dummy)
         g->info.data[here].flags ^= TASK_NODE_JOIN | TASK_NODE_CALL;
-    task_map_drop_covered(&r->map);
     bool manual = rt->depth && rt->scopes[rt->depth - 1].mode == TACIT_TASK_MANUAL;
-    for (uint32_t p = 0; p < desc->param_count && !manual; p++)
-        if (rt->regions[p].base && desc->params[p].access != TACIT_TASK_NO_DEP)
-            task_map_insert(&r->map, &rt->regions[p], here);
+    if (!manual)
+        task_map_commit(&r->map, rt->regions, desc->param_count, here);
     r->open[here] = true;
     if (id)
         *id = here;

@@ -110,7 +110,7 @@ static void run_nodes(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *
             task_node *c = &g->nodes[successors[i]];
             if (UNLIKELY(status))
                 STORE(&c->poison, status, RELAXED); /* carried by PEND */
-            if (c->indegree != 1 && atomic_fetch_sub_explicit(&c->pending, 1, MO_PEND) != 1)
+            if (c->indegree != 1 && !task_count_down(&c->pending))
                 continue;
             if (next != TASK_NIL)
                 offer(rt, w, next);

@@ -88,7 +88,7 @@ static inline uint32_t finish(tacit_task_runtime *rt, task_worker *w, uint32_t i
         task_slot *c = &rt->slots[d.task & ~TASK_DEP_DATA];
         if (UNLIKELY(failed) && (d.task & TASK_DEP_DATA))
             STORE(&c->poison, status & 0x7f, RELAXED); /* carried by PEND */
-        if (atomic_fetch_sub_explicit(&c->pending, 1, MO_PEND) == 1)
+        if (task_count_down(&c->pending))
             next = release(rt, w, d.task & ~TASK_DEP_DATA, next);
         node = d.next;
     }
@@ -287,6 +287,12 @@ void task_hand_over(tacit_task_runtime *rt)
     rt->held_unknown = false;
     rt->since_publish = 0;
     task_notify(rt, &rt->workers[0]);
+}
+
+void task_run_inline(tacit_task_runtime *rt, uint32_t index)
+{
+    rt->inline_runs++;
+    run_chain(rt, &rt->workers[0], index);
 }
 
 /* Tasks smaller than a few cache-line transfers cost less to run here than to hand over. */

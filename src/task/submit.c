@@ -175,11 +175,14 @@ static size_t spill_bytes(const tacit_task_runtime *rt, const tacit_task_desc *d
  * them begin behind them, so that what a task pins does not depend on when others retired. */
 static unsigned char *take_block(tacit_task_runtime *rt, uint64_t id, uint64_t bytes)
 {
+    task_cold *cold = &rt->cold[task_index(rt, id)];
+    if (!bytes) {
+        cold->heap_start = rt->heap.top;
+        return NULL;
+    }
     unsigned char *block = task_heap_take(&rt->heap, bytes);
     uint64_t start = rt->heap.top - bytes;
-    rt->cold[task_index(rt, id)].heap_start = start;
-    if (!bytes)
-        return block;
+    cold->heap_start = start;
     uint64_t from = rt->heap_last > rt->fanin.tail ? rt->heap_last : rt->fanin.tail;
     for (uint64_t i = id; i-- > from && rt->cold[task_index(rt, i)].heap_start != start;)
         rt->cold[task_index(rt, i)].heap_start = start;
@@ -244,7 +247,7 @@ static bool link_producers(tacit_task_runtime *rt, uint32_t index)
             if ((uint32_t)(old >> 32) == TASK_SEALED) {
                 if (UNLIKELY((uint32_t)old & TASK_FAILED_BIT) && (p & TASK_DEP_DATA))
                     STORE(&s->poison, rt->slots[p & ~TASK_DEP_DATA].status & 0x7f, RELAXED);
-                ready |= atomic_fetch_sub_explicit(&s->pending, 1, MO_PEND) == 1;
+                ready |= task_count_down(&s->pending);
                 break;
             }
             rt->deps[node] = (task_dep){index | (p & TASK_DEP_DATA), (uint32_t)(old >> 32)};
@@ -276,17 +279,14 @@ static tacit_status find_producers(tacit_task_runtime *rt, const tacit_task_desc
                              rt->next, desc->deps[i]);
         task_fanin_add(&rt->fanin, desc->deps[i], true);
     }
-    for (uint32_t p = 0; p < desc->param_count && !manual; p++)
-        task_map_prepare(&rt->map, &rt->regions[p]);
-    for (uint32_t p = 0; p < desc->param_count; p++) {
-        task_region *r = &rt->regions[p];
-        if (!manual) {
-            if (r->base && (r->reads || r->writes))
-                task_map_query(&rt->map, r);
-        } else if (r->reads && r->base && desc->params[p].buffer->owner != TACIT_TASK_NONE) {
-            task_fanin_add(&rt->fanin, desc->params[p].buffer->owner, true);
-        }
+    if (!manual) {
+        task_map_find(&rt->map, rt->regions, desc->param_count);
+        return TACIT_OK;
     }
+    for (uint32_t p = 0; p < desc->param_count; p++)
+        if (rt->regions[p].base && rt->regions[p].reads &&
+            desc->params[p].buffer->owner != TACIT_TASK_NONE)
+            task_fanin_add(&rt->fanin, desc->params[p].buffer->owner, true);
     return TACIT_OK;
 }
 
@@ -308,12 +308,8 @@ static void commit(tacit_task_runtime *rt, const tacit_task_desc *desc, uint64_t
     uint32_t index = task_index(rt, id);
     bool manual = rt->depth && rt->scopes[rt->depth - 1].mode == TACIT_TASK_MANUAL;
     fill_slot(rt, desc, id, bytes, spill);
-    if (desc->param_count && !manual) {
-        task_map_drop_covered(&rt->map);
-        for (uint32_t p = 0; p < desc->param_count; p++)
-            if (rt->regions[p].base && desc->params[p].access != TACIT_TASK_NO_DEP)
-                task_map_insert(&rt->map, &rt->regions[p], (uint32_t)id);
-    }
+    if (!manual)
+        task_map_commit(&rt->map, rt->regions, desc->param_count, (uint32_t)id);
     rt->token[index] = rt->depth > 0;
     if (UNLIKELY(rt->trace_level >= 2))
         trace_submit(rt, id);

@@ -123,7 +123,7 @@ struct tacit_task_runtime {
     bool eager, asymmetric;
     tacit_task_idle idle;
     uint64_t spin_ticks, batch_ticks;
-    uint32_t inline_ticks;
+    uint32_t inline_ticks, inline_below; /* below: the same less one; 0: run nothing at once */
     double ticks_per_ns;
     pthread_t owner;
 
@@ -224,6 +224,7 @@ void task_heap_release(task_heap *h, uint64_t tail);
 /* run.c */
 void task_publish(tacit_task_runtime *rt); /* hand over or run what is held back */
 void task_hand_over(tacit_task_runtime *rt);
+void task_run_inline(tacit_task_runtime *rt, uint32_t index);
 bool task_help(tacit_task_runtime *rt, task_worker *w);
 void task_finish_foreign(tacit_task_runtime *rt, uint32_t index, tacit_status status);
 uint64_t task_executed(tacit_task_runtime *rt);
@@ -288,10 +289,16 @@ void task_record_cancel(tacit_task_runtime *rt);
 bool task_graph_help(tacit_task_runtime *rt, task_worker *w);
 bool task_graph_work(tacit_task_runtime *rt, const task_worker *w); /* nodes wait for somebody */
 
-/* Hold a ready task back until a batch is worth publishing. */
+/* A ready task known to be smaller than a few cache-line transfers is run here and now: whoever
+ * depends on it then finds it completed, and no edge, no queue and no other core is needed. Others
+ * are held back until a batch is worth publishing. */
 static inline void task_ready(tacit_task_runtime *rt, uint32_t index)
 {
     uint32_t estimate = LOAD(&rt->estimate[rt->slots[index].kernel], RELAXED);
+    if (estimate - 1 < rt->inline_below) {
+        task_run_inline(rt, index);
+        return;
+    }
     rt->held[rt->held_count++] = index;
     rt->held_ticks += estimate;
     rt->held_unknown |= estimate == 0;

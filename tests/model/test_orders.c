@@ -358,8 +358,10 @@ static const litmus late_link = {
 /* 0: the consumer's count of producers, 1 and 2: their outputs. The last one runs the consumer. */
 #define PRODUCER(own)                                                                              \
     {                                                                                              \
-        {DATA, .loc = own}, {ADD, .loc = 0, .a = O_PEND, .reg = 0, .value = -1},                   \
-            {JNE, .reg = 0, .value = 1, .target = 6}, {DATA, .loc = 1}, {DATA, .loc = 2},          \
+        {DATA, .loc = own}, {RD, .loc = 0, .a = O_LAST, .reg = 0},                                 \
+            {JEQ, .reg = 0, .value = 1, .target = 5},                                              \
+            {ADD, .loc = 0, .a = O_PEND, .reg = 0, .value = -1},                                   \
+            {JNE, .reg = 0, .value = 1, .target = 8}, {DATA, .loc = 1}, {DATA, .loc = 2},          \
             {HIT, .loc = 0},                                                                       \
         {                                                                                          \
             END                                                                                    \
