@@ -150,7 +150,7 @@ static bool alloc_queues(runtime *rt, const tacit_task_config *c)
     for (uint32_t w = 0; w < rt->threads; w++) {
         task_trace *t = &rt->workers[w].trace;
         t->mask = c->trace_records - 1;
-        ok &= (t->records = mem_alloc(a, c->trace_records * sizeof *t->records)) != NULL;
+        ok &= (t->words = mem_alloc(a, c->trace_records * sizeof(task_trace_record))) != NULL;
     }
     return ok;
 }
@@ -171,7 +171,7 @@ static void release_all(runtime *rt)
     }
     for (uint32_t i = 0; i < rt->threads; i++) {
         task_trace *t = &rt->workers[i].trace;
-        mem_release(a, t->records, ((size_t)t->mask + 1) * sizeof *t->records);
+        mem_release(a, (void *)t->words, ((size_t)t->mask + 1) * sizeof(task_trace_record));
     }
     if (rt->map.records)
         task_map_free(&rt->map);
@@ -219,7 +219,7 @@ static void init_fields(runtime *rt, const tacit_task_config *c)
     rt->heap.size = c->heap_bytes;
     rt->eager = c->eager;
     rt->idle = c->idle;
-    rt->trace_level = c->trace_level;
+    STORE(&rt->trace_level, c->trace_level, RELAXED);
     rt->owner = pthread_self();
     rt->first_id = rt->next = rt->pin = c->first_id;
     rt->asymmetric = task_park_setup();

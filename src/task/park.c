@@ -63,10 +63,12 @@ void task_worker_sleep(tacit_task_runtime *rt, task_worker *w)
     bool sleep = before < rt->surplus ? !LOAD(&rt->stop, RELAXED) : !work_visible(rt, w);
     if (sleep) {
         task_bump(&w->parks);
-        if (UNLIKELY(rt->trace_level >= 2))
+        if (UNLIKELY(task_tracing(rt) >= 2))
             task_trace_add(&w->trace, task_ticks(), TASK_EV_PARK, 0, 0, 0);
+        task_place_sleep(w);
         futex_wait(&rt->event, event);
-        if (UNLIKELY(rt->trace_level >= 2))
+        task_place_wake(w);
+        if (UNLIKELY(task_tracing(rt) >= 2))
             task_trace_add(&w->trace, task_ticks(), TASK_EV_WAKE, 0, 0, 0);
     }
     atomic_fetch_sub_explicit(&rt->sleepers, 1, memory_order_seq_cst);
@@ -83,6 +85,7 @@ void task_wake(tacit_task_runtime *rt, task_worker *w)
         return;
     if (w)
         task_bump(&w->wakes);
+    task_place_spread(rt);
     atomic_fetch_add_explicit(&rt->event, 1, memory_order_acq_rel);
     futex_wake(&rt->event, rt->uniform ? 1 : INT_MAX);
 }
@@ -93,6 +96,7 @@ void task_wake_for_run(tacit_task_runtime *rt)
     uint32_t sleepers = LOAD(&rt->sleepers, RELAXED);
     if (sleepers <= rt->surplus)
         return;
+    task_place_spread(rt);
     atomic_fetch_add_explicit(&rt->event, 1, memory_order_acq_rel);
     futex_wake(&rt->event, (int)(sleepers - rt->surplus));
 }
@@ -141,7 +145,7 @@ void task_wait_step(tacit_task_runtime *rt, task_patience *p)
         return; /* the condition is looked at once more after this count */
     }
     p->spins++;
-    for (uint32_t i = 0; i < (p->spins < 64 ? p->spins : 64); i++)
+    for (uint32_t i = 0; i < (p->spins < 8 ? p->spins : 8); i++)
         TASK_PAUSE();
     if (rt->surplus)
         sched_yield(); /* more threads than CPUs: let the one we wait for run */

@@ -38,7 +38,7 @@ void task_reclaim(tacit_task_runtime *rt)
     rt->dep_tail = rt->cold[task_index(rt, tail - 1)].dep_end;
     task_heap_release(&rt->heap, heap_start(rt, tail));
     rt->fanin.tail = tail;
-    if (UNLIKELY(rt->trace_level >= 3))
+    if (UNLIKELY(task_tracing(rt) >= 3))
         task_trace_rings(rt);
 }
 
@@ -155,7 +155,7 @@ static void stalled(tacit_task_runtime *rt, tacit_task_resource r, uint64_t sinc
     uint64_t ns = clock_ns() - since;
     rt->gauge[r].stall_ns += ns;
     STORE(&rt->stall, TACIT_TASK_RESOURCES, RELAXED);
-    if (rt->trace_level >= 3)
+    if (task_tracing(rt) >= 3)
         task_trace_add(&rt->workers[0].trace, task_ticks(), TASK_EV_STALL, r, rt->next,
                        (uint32_t)(ns / 1000));
 }

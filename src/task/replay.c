@@ -67,7 +67,7 @@ static uint8_t run_traced(tacit_task_runtime *rt, task_worker *w, tacit_task_gra
 static inline uint8_t run_node(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g,
                                task_node *n, uint32_t index)
 {
-    if (UNLIKELY(rt->trace_level))
+    if (UNLIKELY(task_tracing(rt)))
         return run_traced(rt, w, g, n, index);
     if (UNLIKELY(n->flags || LOAD(&n->poison, RELAXED)))
         return run_special(rt, w, g, n, index);
@@ -298,7 +298,7 @@ static void trace_run(tacit_task_runtime *rt, tacit_task_graph *g)
     g->trace_base = rt->trace_nodes;
     rt->trace_nodes += g->count;
     uint64_t now = task_ticks();
-    for (uint32_t i = 0; i < g->count && rt->trace_level >= 2; i++)
+    for (uint32_t i = 0; i < g->count && task_tracing(rt) >= 2; i++)
         for (uint32_t k = 0; k < g->info.data[i].dep_count; k++)
             task_trace_add(&rt->workers[0].trace, now, TASK_EV_NODE_EDGE, 0, g->trace_base + i,
                            g->trace_base + g->deps.data[g->info.data[i].first_dep + k]);
@@ -352,7 +352,7 @@ static tacit_status run_end(tacit_task_runtime *rt, tacit_task_graph *g, tacit_e
 tacit_status tacit_task_graph_run(tacit_task_runtime *rt, tacit_task_graph *g, tacit_error *err)
 {
     TRY(run_begin(rt, g, err));
-    if (UNLIKELY(rt->trace_level))
+    if (UNLIKELY(task_tracing(rt)))
         trace_run(rt, g);
     uint64_t begin = task_ticks();
     if (worth_workers(rt, g))
@@ -366,7 +366,7 @@ tacit_status tacit_task_graph_run(tacit_task_runtime *rt, tacit_task_graph *g, t
 tacit_status tacit_task_graph_measure(tacit_task_runtime *rt, tacit_task_graph *g, tacit_error *err)
 {
     TRY(run_begin(rt, g, err));
-    if (UNLIKELY(rt->trace_level))
+    if (UNLIKELY(task_tracing(rt)))
         trace_run(rt, g);
     for (uint32_t i = 0; i < g->count; i++) {
         uint64_t begin = task_ticks();

@@ -149,7 +149,7 @@ static tacit_status call_measured(tacit_task_runtime *rt, task_worker *w, const 
     uint64_t id = s->id, begin = task_ticks();
     tacit_status status = call_kernel(rt, w, s, cold);
     uint64_t end = task_ticks(), took = end - begin;
-    if (rt->trace_level) {
+    if (task_tracing(rt)) {
         task_trace_add(&w->trace, begin, TASK_EV_BEGIN, kernel, id, 0);
         task_trace_add(&w->trace, end, TASK_EV_END, kernel, id, (uint32_t)status);
     }
@@ -188,7 +188,7 @@ static void run_chain(tacit_task_runtime *rt, task_worker *w, uint32_t index)
             if (UNLIKELY(s->flags & TASK_ASYNC)) {
                 if (!launch(rt, w, s, cold, &status))
                     break;
-            } else if (UNLIKELY(rt->trace_level || (++w->sample & 63) == 0 ||
+            } else if (UNLIKELY(task_tracing(rt) || (++w->sample & 63) == 0 ||
                                 !LOAD(&rt->estimate[s->kernel], RELAXED))) {
                 status = (uint8_t)call_measured(rt, w, s, cold);
             } else {
@@ -245,7 +245,7 @@ static bool steal_class(tacit_task_runtime *rt, task_worker *w, uint32_t class)
             continue;
         w->victim = v;
         task_bump(&w->steals);
-        if (UNLIKELY(rt->trace_level >= 2))
+        if (UNLIKELY(task_tracing(rt) >= 2))
             task_trace_add(&w->trace, task_ticks(), TASK_EV_STEAL, 0, rt->slots[item].id, v);
         /* Up to half of the rest comes along, so that thieves come back less often. */
         int64_t more = task_deque_size(d) / 2;
@@ -338,6 +338,7 @@ void *task_worker_main(void *argument)
     tacit_task_runtime *rt = w->rt;
     uint64_t idle_since = 0;
     uint32_t spins = 0;
+    task_place_enter(w);
     while (!LOAD(&rt->stop, memory_order_acquire)) {
         if (UNLIKELY(LOAD(&rt->sleepers, RELAXED) < rt->surplus) && !has_own(rt, w)) {
             task_worker_sleep(rt, w);
@@ -350,7 +351,7 @@ void *task_worker_main(void *argument)
         }
         if (spins++ == 0)
             idle_since = task_ticks();
-        for (uint32_t i = 0; i < (spins < 64 ? spins : 64); i++)
+        for (uint32_t i = 0; i < (spins < 8 ? spins : 8); i++)
             TASK_PAUSE();
         if (rt->idle == TACIT_TASK_IDLE_SPIN)
             continue;

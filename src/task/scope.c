@@ -6,7 +6,7 @@
 
 static void trace_scope(tacit_task_runtime *rt)
 {
-    if (rt->trace_level >= 3)
+    if (task_tracing(rt) >= 3)
         task_trace_add(&rt->workers[0].trace, task_ticks(), TASK_EV_SCOPE, 0, rt->next, rt->depth);
 }
 

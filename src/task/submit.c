@@ -311,7 +311,7 @@ static void commit(tacit_task_runtime *rt, const tacit_task_desc *desc, uint64_t
     if (!manual)
         task_map_commit(&rt->map, rt->regions, desc->param_count, (uint32_t)id);
     rt->token[index] = rt->depth > 0;
-    if (UNLIKELY(rt->trace_level >= 2))
+    if (UNLIKELY(task_tracing(rt) >= 2))
         trace_submit(rt, id);
     rt->next = id + 1;
     STORE(&rt->submitted, rt->next - rt->first_id, RELAXED);

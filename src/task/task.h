@@ -9,6 +9,7 @@
 #define TASK_TASK_H
 
 #include <pthread.h>
+#include <sched.h>
 
 #include "base/alloc.h"
 #include "base/cpu.h"
@@ -98,6 +99,11 @@ typedef struct task_worker {
     task_trace trace;
     struct tacit_task_runtime *rt;
     pthread_t thread;
+    /* see place.c */
+    _Atomic int tid, cpu; /* cpu: where it slept or woke */
+    _Atomic bool asleep;
+    _Atomic uint32_t ban;
+    cpu_set_t allowed; /* to be restored after a ban */
 } task_worker;
 
 /* One resource's counters. */
@@ -162,7 +168,7 @@ struct tacit_task_runtime {
     _Atomic bool waking; /* a woken worker is on its way: nobody need call again */
     _Atomic bool stop;
     _Atomic(struct tacit_task_graph *) graph;
-    uint32_t trace_level;
+    _Atomic uint32_t trace_level;
     uint32_t trace_nodes;               /* node numbers given out to traced graph runs */
     alignas(64) _Atomic uint32_t event; /* futex of sleeping workers */
     alignas(64) _Atomic uint32_t estimate[TASK_KERNELS]; /* ticks; 0: not measured yet */
@@ -194,6 +200,12 @@ static inline uint64_t task_ticks(void)
 #else
     return clock_ns();
 #endif
+}
+
+/* The trace level. Idle workers look at it too, while the orchestrator may change it. */
+static inline uint32_t task_tracing(const tacit_task_runtime *rt)
+{
+    return LOAD(&rt->trace_level, RELAXED);
 }
 
 static inline void task_bump(_Atomic uint64_t *counter)
@@ -253,6 +265,12 @@ void task_orchestrator_sleep(tacit_task_runtime *rt, bool (*idle)(tacit_task_run
 void task_wake_orchestrator(tacit_task_runtime *rt);
 void task_worker_sleep(tacit_task_runtime *rt, task_worker *w);
 bool task_park_setup(void); /* true when membarrier makes the waker's side free */
+
+/* place.c: workers wake on CPUs of their own */
+void task_place_enter(task_worker *w);
+void task_place_sleep(task_worker *w);
+void task_place_wake(task_worker *w);
+void task_place_spread(tacit_task_runtime *rt); /* before a wake-up */
 
 /* After publishing work or a completion, before looking whether somebody sleeps. */
 static inline void task_publish_fence(const tacit_task_runtime *rt)

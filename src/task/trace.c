@@ -24,47 +24,69 @@ tacit_status tacit_task_trace_level(tacit_task_runtime *rt, uint32_t level, taci
         return error_set(err, TACIT_ERR_ARGUMENT, "trace level %u: 0 to 3", level);
     if (task_executed(rt) != rt->next - rt->first_id)
         return error_set(err, TACIT_ERR_STATE, "tasks are in flight: wait before tracing starts");
-    if (level && !rt->trace_level)
+    if (level && !task_tracing(rt))
         for (uint32_t w = 0; w < rt->threads; w++) {
-            rt->workers[w].trace.count = 0;
-            rt->workers[w].trace.start = task_ticks();
+            task_trace *t = &rt->workers[w].trace;
+            t->first = LOAD(&t->count, RELAXED);
+            t->start = task_ticks();
         }
-    rt->trace_level = level;
+    STORE(&rt->trace_level, level, RELAXED);
     return TACIT_OK;
 }
 
 /* ---- collecting --------------------------------------------------------------------------- */
 
-static double microseconds(const tacit_task_runtime *rt, uint32_t worker, uint64_t when)
+/* A worker may note one more sleep while its ring is read: of a ring that has wrapped, the few
+ * oldest records of workers other than the reader itself are left alone. */
+enum { WRAP_MARGIN = 8 };
+
+static double microseconds(const tacit_task_runtime *rt, uint64_t when)
 {
-    /* Workers' rings start a few ticks apart. */
-    uint64_t start = rt->workers[worker].trace.start - rt->workers[0].trace.start;
-    return (double)(when + start) / rt->ticks_per_ns / 1000.0;
+    uint64_t ticks = (when - rt->workers[0].trace.start) & 0xffffffffffffu;
+    /* A record from just before the start: a worker that fell asleep then. */
+    return ticks >> 47 ? 0 : (double)ticks / rt->ticks_per_ns / 1000.0;
+}
+
+static task_trace_record record_at(const task_trace *t, uint64_t i)
+{
+    uint64_t at = 2 * (i & t->mask);
+    uint64_t words[2] = {LOAD(&t->words[at], RELAXED), LOAD(&t->words[at + 1], RELAXED)};
+    task_trace_record r;
+    memcpy(&r, words, sizeof r);
+    return r;
+}
+
+/* Which records are to be read; returns how many. */
+static uint64_t open_ring(task_worker *w, task_story *story)
+{
+    task_trace *t = &w->trace;
+    uint64_t room = t->mask + 1u, most = w->index && room > WRAP_MARGIN ? room - WRAP_MARGIN : room;
+    t->to = LOAD(&t->count, MO_WAIT);
+    t->from = t->to - t->first > most ? t->to - most : t->first;
+    story->lost += t->from - t->first;
+    return t->to - t->from;
 }
 
 static void read_ring(const tacit_task_runtime *rt, uint32_t w, task_story *story)
 {
     const task_trace *t = &rt->workers[w].trace;
-    uint64_t kept = t->count < t->mask + 1u ? t->count : t->mask + 1u;
-    story->lost += t->count - kept;
     task_mark *asleep = NULL;
-    for (uint64_t i = t->count - kept; i < t->count; i++) {
-        const task_trace_record *r = &t->records[i & t->mask];
-        double at = microseconds(rt, w, r->when);
-        switch ((task_event)r->event) {
+    for (uint64_t i = t->from; i < t->to; i++) {
+        task_trace_record r = record_at(t, i);
+        double at = microseconds(rt, r.when);
+        switch ((task_event)r.event) {
         case TASK_EV_BEGIN:
         case TASK_EV_NODE: {
             /* The end was written right behind it. */
-            const task_trace_record *e = &t->records[(i + 1) & t->mask];
-            if (i + 1 < t->count && e->event == TASK_EV_END)
-                story->slices[story->slice_count++] =
-                    (task_slice){.task = r->task,
-                                 .kernel = (uint32_t)r->kernel,
-                                 .worker = w,
-                                 .node = r->event == TASK_EV_NODE,
-                                 .status = e->aux,
-                                 .begin = at,
-                                 .end = microseconds(rt, w, e->when)};
+            task_trace_record e = i + 1 < t->to ? record_at(t, i + 1) : (task_trace_record){0};
+            if (e.event == TASK_EV_END)
+                story->slices[story->slice_count++] = (task_slice){.task = r.task,
+                                                                   .kernel = (uint32_t)r.kernel,
+                                                                   .worker = w,
+                                                                   .node = r.event == TASK_EV_NODE,
+                                                                   .status = e.aux,
+                                                                   .begin = at,
+                                                                   .end = microseconds(rt, e.when)};
             break;
         }
         case TASK_EV_WAKE:
@@ -78,13 +100,13 @@ static void read_ring(const tacit_task_runtime *rt, uint32_t w, task_story *stor
         case TASK_EV_SCOPE:
         case TASK_EV_RING: {
             task_mark *m = &story->marks[story->mark_count++];
-            *m = (task_mark){.event = (task_event)r->event,
+            *m = (task_mark){.event = (task_event)r.event,
                              .worker = w,
-                             .what = (uint32_t)r->kernel,
-                             .value = r->aux,
+                             .what = (uint32_t)r.kernel,
+                             .value = r.aux,
                              .at = at,
                              .end = at};
-            if (r->event == TASK_EV_PARK)
+            if (r.event == TASK_EV_PARK)
                 asleep = m;
             break;
         }
@@ -112,18 +134,17 @@ static task_slice *find(const task_story *story, bool node, uint32_t task)
 static void read_links(const tacit_task_runtime *rt, task_story *story)
 {
     const task_trace *t = &rt->workers[0].trace;
-    uint64_t kept = t->count < t->mask + 1u ? t->count : t->mask + 1u;
-    for (uint64_t i = t->count - kept; i < t->count; i++) {
-        const task_trace_record *r = &t->records[i & t->mask];
-        bool node = r->event == TASK_EV_NODE_EDGE;
-        if (r->event == TASK_EV_SUBMIT) {
-            task_slice *s = find(story, false, r->task);
+    for (uint64_t i = t->from; i < t->to; i++) {
+        task_trace_record r = record_at(t, i);
+        bool node = r.event == TASK_EV_NODE_EDGE;
+        if (r.event == TASK_EV_SUBMIT) {
+            task_slice *s = find(story, false, r.task);
             if (s) {
-                s->submit = microseconds(rt, 0, r->when);
+                s->submit = microseconds(rt, r.when);
                 s->submitted = true;
             }
-        } else if (r->event == TASK_EV_EDGE || node) {
-            task_slice *from = find(story, node, r->aux), *to = find(story, node, r->task);
+        } else if (r.event == TASK_EV_EDGE || node) {
+            task_slice *from = find(story, node, r.aux), *to = find(story, node, r.task);
             if (from && to)
                 story->arrows[story->arrow_count++] =
                     (task_arrow){(uint32_t)(from - story->slices), (uint32_t)(to - story->slices)};
@@ -152,10 +173,8 @@ tacit_status task_story_make(tacit_task_runtime *rt, task_story *story, tacit_er
     if (task_executed(rt) != rt->next - rt->first_id)
         return error_set(err, TACIT_ERR_STATE, "tasks are in flight: wait before reading a trace");
     size_t most = 1;
-    for (uint32_t w = 0; w < rt->threads; w++) {
-        const task_trace *t = &rt->workers[w].trace;
-        most += t->count < t->mask + 1u ? t->count : t->mask + 1u;
-    }
+    for (uint32_t w = 0; w < rt->threads; w++)
+        most += open_ring(&rt->workers[w], story);
     const tacit_allocator *a = rt->allocator;
     story->slice_room = story->arrow_room = story->mark_room = most;
     story->slices = mem_alloc(a, most * sizeof *story->slices);

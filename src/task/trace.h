@@ -5,9 +5,11 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "task/order.h"
 
 typedef enum task_event {
     TASK_EV_BEGIN = 1, /* level 1: kernel starts (task, kernel) */
@@ -25,7 +27,7 @@ typedef enum task_event {
 } task_event;
 
 typedef struct task_trace_record {
-    uint64_t when : 48; /* ticks since the trace began */
+    uint64_t when : 48; /* ticks */
     uint64_t event : 8;
     uint64_t kernel : 8;
     uint32_t task; /* low half of the id, or the node */
@@ -33,21 +35,32 @@ typedef struct task_trace_record {
 } task_trace_record;
 _Static_assert(sizeof(task_trace_record) == 16, "four to a cache line");
 
+/* Written by its worker, which goes on to note its sleeps while the orchestrator reads: records are
+ * words, and what is below `count` is complete. */
 typedef struct task_trace {
-    task_trace_record *records;
-    uint64_t count; /* written ever; the ring holds the last mask + 1 */
+    _Atomic uint64_t *words;
+    _Atomic uint64_t count; /* records written ever; the ring holds the last mask + 1 */
     uint32_t mask;
-    uint64_t start; /* ticks */
+    /* the reader's */
+    uint64_t start; /* ticks when the trace began */
+    uint64_t first; /* records before it belong to an older trace */
+    uint64_t from, to;
 } task_trace;
 
 static inline void task_trace_add(task_trace *t, uint64_t ticks, task_event event, uint32_t kernel,
                                   uint64_t task, uint32_t aux)
 {
-    t->records[t->count++ & t->mask] = (task_trace_record){.when = ticks - t->start,
-                                                           .event = event,
-                                                           .kernel = kernel,
-                                                           .task = (uint32_t)task,
-                                                           .aux = aux};
+    uint64_t n = LOAD(&t->count, RELAXED), at = 2 * (n & t->mask);
+    task_trace_record r = {.when = ticks & 0xffffffffffffu,
+                           .event = event,
+                           .kernel = kernel,
+                           .task = (uint32_t)task,
+                           .aux = aux};
+    uint64_t words[2];
+    memcpy(words, &r, sizeof r);
+    STORE(&t->words[at], words[0], RELAXED);
+    STORE(&t->words[at + 1], words[1], RELAXED);
+    STORE(&t->count, n + 1, MO_DONE);
 }
 
 /* ---- what a trace says, for exporters */

@@ -383,7 +383,7 @@ static int again(const char *name, const char *type_text, const char *seed_text)
 /* A node that asks for absurdly much memory is to be refused it, not to take the machine down. */
 static void limit_memory(void)
 {
-#ifndef __SANITIZE_ADDRESS__
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     struct rlimit limit = {UINT64_C(4) << 30, UINT64_C(4) << 30};
     (void)setrlimit(RLIMIT_AS, &limit);
 #endif
