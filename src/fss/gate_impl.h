@@ -124,14 +124,25 @@ void step_digits_open(const step_ctx *c, unsigned item, unsigned eval, const uin
 void step_digits_less(const step_ctx *c, unsigned item, unsigned eval, uint64_t *out, size_t at,
                       size_t n);
 
-/* Look-ups (gate_table.c). Trees at -r; s becomes +1 or -1 as a ring word. */
+/* Look-ups (gate_table.c). */
 enum { TABLE_DEGREE = 3 };
+tacit_status table_check_index(const fss_gate *gate, unsigned bits, const uint64_t *table,
+                               tacit_error *err);
+/* Trees at -r; s becomes +1 or -1 as a ring word. */
 void table_deal_index(const deal_ctx *c, unsigned tree, const uint64_t *r, uint64_t *s, size_t at,
                       size_t n);
-/* Shares of s * table_k[i] + mask, to rows `row`.. of output 0. */
-void table_step_values(const step_ctx *c, unsigned tree, unsigned mask, unsigned row,
+/* Items and openings for one or two looked-up words, each in a ring as narrow as its table. */
+void table_open_info(fss_info *info, const uint64_t *first, size_t n, const uint64_t *second,
+                     size_t m, unsigned ring);
+/* Shares of s * table_k[i] + mask as opened words first, first + 1 ..; `mask`: the item of the
+ * first one's masks. */
+void table_step_values(const step_ctx *c, unsigned tree, unsigned mask, unsigned first,
                        unsigned count, const uint64_t *table, const uint64_t *index, size_t at,
                        size_t n);
+/* Opened word k of a ring of m bits in the output's ring: s * table_k[i] = value - r + 2^m clear t
+ * for its mask r and t the top bit of r. Where m is the output's ring, clear is 0. */
+void table_lift(const step_ctx *c, unsigned k, uint64_t *value, uint64_t *clear, size_t at,
+                size_t n);
 uint64_t table_binomial(unsigned n, unsigned k); /* n, k <= TABLE_DEGREE */
 
 /* Slot = item and repeat, so no pseudo-random word of a gate is ever used for two things. */

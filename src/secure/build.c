@@ -136,7 +136,9 @@ sec_instr *sb_gate(sec_builder *b, fss_gate gate, uint32_t n_in, const sec_wire_
     gate.count = sb_wire(b, in[0])->count;
     gate.heavy = (uint8_t)(b->heavy ^= 1);
     sec_instr i = {.op = SEC_GATE, .gate = gate, .min_in = (uint8_t)min_in, .n_out = 1};
-    size_t rows = gate.kind == FSS_PIECES || gate.kind == FSS_LUT ? gate.rows ? gate.rows : 1 : 1;
+    size_t rows = gate.kind == FSS_LESS                             ? gate.thresholds
+                  : gate.kind == FSS_PIECES || gate.kind == FSS_LUT ? gate.rows ? gate.rows : 1
+                                                                    : 1;
     i.out[0] = wire_new(b, gate.count * rows);
     if (gate.kind == FSS_MAX && gate.index_bits) {
         i.out[1] = wire_new(b, gate.count);
@@ -268,7 +270,7 @@ sec_tensor st_rescale(sec_builder *b, const sec_tensor *t, int frac)
 const sec_tensor *st_in_scaled(sec_builder *b, uint32_t i)
 {
     const sec_tensor *t = st_in(b, i);
-    if (!t || t->frac <= b->p->mode.frac || b->status != TACIT_OK)
+    if (!t || t->frac <= b->p->mode.frac + SB_SLACK || b->status != TACIT_OK)
         return t;
     sec_tensor *to = &b->rescaled[b->node->inputs[i]->id];
     if (!to->present)
@@ -348,6 +350,8 @@ void st_out(sec_builder *b, uint32_t i, sec_tensor t)
         }
     }
     b->values[v->id] = t;
+    if (i == 0)
+        b->p->ranges[b->node->id] = (sec_range){ldexp(t.lo, -t.frac), ldexp(t.hi, -t.frac), t.frac};
 }
 
 /* ---- weights ---- */

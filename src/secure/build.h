@@ -83,7 +83,9 @@ static inline double st_bound(const sec_tensor *t)
     return a < 1 ? 1 : a;
 }
 double st_norm(const sec_tensor *t); /* along the last axis */
-/* Input `i` of the node as it is / at no more than the usual scale. */
+/* Input `i` of the node as it is / at about the usual scale: SB_SLACK more fraction bits are not
+ * worth a truncation. */
+enum { SB_SLACK = 2 };
 const sec_tensor *st_in(sec_builder *b, uint32_t i);
 const sec_tensor *st_in_scaled(sec_builder *b, uint32_t i);
 sec_tensor st_rescale(sec_builder *b, const sec_tensor *t, int frac);
@@ -104,8 +106,9 @@ sec_sizes sb_weight_sizes(sec_builder *b, const ir_value *v, size_t k, size_t n,
                           const uint32_t *layout);
 
 /* Parts used by several rules. */
+/* `width`: no two elements of a row differ by more. */
 sec_wire_id sb_row_max(sec_builder *b, sec_wire_id x, size_t rows, const uint32_t *offset,
-                       double bound, sec_wire_id *index);
+                       double width, sec_wire_id *index);
 sec_tensor sb_activation(sec_builder *b, const sec_tensor *x, const char *name);
 sec_tensor sb_relu(sec_builder *b, const sec_tensor *x);
 sec_tensor sb_clip(sec_builder *b, const sec_tensor *x, double low, double high);
@@ -118,11 +121,12 @@ typedef struct sec_softmax {
     sec_wire_id e, inverse; /* by element; by row */
     int frac, inverse_frac;
 } sec_softmax;
-sec_softmax sb_softmax(sec_builder *b, sec_wire_id s, int frac, double bound, size_t rows,
-                       const uint32_t *offset);
+sec_softmax sb_softmax(sec_builder *b, const sec_tensor *s, size_t rows, const uint32_t *offset);
 
 /* The rule of a node, or NULL. */
 op_secure_fn *sec_rule(const ir_node *node);
 tacit_status sec_finish(sec_builder *b);
+/* Forms of comparison and rounds of all instructions. */
+void sec_schedule(sec_builder *b);
 
 #endif

@@ -165,8 +165,9 @@ static void hash_gate(sha256 *s, const fss_gate *g)
         g->wide,       g->dither,      g->rows,    g->thresholds, (uint64_t)g->offset};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         add_word(s, fields[i]);
-    size_t rows = g->rows ? g->rows : 1, pieces = rows * (g->thresholds + 1u) * 8;
-    size_t table = (g->kind == FSS_SPLINE ? g->degree + 1u : rows) << g->index_bits;
+    bool curve = g->kind == FSS_CURVE;
+    size_t rows = g->rows ? g->rows : 1, pieces = curve ? 16 : rows * (g->thresholds + 1u) * 8;
+    size_t table = (curve || g->kind == FSS_SPLINE ? g->degree + 1u : rows) << g->index_bits;
     add_array(s, g->threshold, g->thresholds * 8u);
     add_array(s, g->slope, pieces);
     add_array(s, g->base, pieces);
@@ -246,7 +247,10 @@ static tacit_status compile(sec_program *p, const ir_graph *graph, const sec_opt
     sec_builder b = {.p = p, .options = o, .graph = graph, .err = err};
     b.values = sb_alloc(&b, graph->values.count, sizeof *b.values);
     b.rescaled = sb_alloc(&b, graph->values.count, sizeof *b.rescaled);
+    p->ranges = sb_alloc(&b, graph->nodes.count, sizeof *p->ranges);
     TRY(b.status);
+    for (uint32_t i = 0; i < graph->nodes.count; i++)
+        p->ranges[i].frac = -1;
     TRY(declare_inputs(&b));
     TRY(apply_rules(&b));
     TRY(declare_outputs(&b));

@@ -40,6 +40,15 @@ static void gate_rings(sec_builder *b, sec_instr *in)
         g->in_bits = (uint8_t)need;
         g->out_bits = (uint8_t)out;
         break;
+    case FSS_LESS:
+        sb_wire(b, in->out[0])->bits = 1;
+        g->in_bits = (uint8_t)need;
+        break;
+    case FSS_PIECES:
+        g->in_bits = (uint8_t)larger(need, g->slope ? out : 0);
+        g->out_bits = (uint8_t)out;
+        need = g->in_bits;
+        break;
     case FSS_LUT:
     case FSS_LUT2:
         g->out_bits = (uint8_t)out;
@@ -64,8 +73,10 @@ static void gate_rings(sec_builder *b, sec_instr *in)
     want(b, in->in[0], need, in);
     if (g->kind == FSS_MUL || g->kind == FSS_MAX)
         want(b, in->in[1], need, in);
-    if (g->kind == FSS_SPLINE)
+    if (g->kind == FSS_SPLINE || g->kind == FSS_CURVE)
         want(b, in->in[1], g->index_bits, in);
+    for (uint32_t k = 2; k < in->n_in && g->kind == FSS_CURVE; k++)
+        want(b, in->in[k], 1, in);
 }
 
 static void assign_rings(sec_builder *b)
@@ -109,42 +120,16 @@ static void reduce_tables(sec_builder *b, sec_instr *in)
     if (g->kind == FSS_PIECES) {
         reduce_table(b, &g->slope, rows * (g->thresholds + 1u), bits);
         reduce_table(b, &g->base, rows * (g->thresholds + 1u), bits);
-    } else if (g->kind == FSS_LUT || g->kind == FSS_LUT2 || g->kind == FSS_SPLINE) {
-        if (g->kind == FSS_SPLINE)
+    } else if (g->table) {
+        if (g->kind == FSS_SPLINE || g->kind == FSS_CURVE)
             rows = g->degree + 1u;
+        if (g->kind == FSS_CURVE) {
+            reduce_table(b, &g->slope, 2, bits);
+            reduce_table(b, &g->base, 2, bits);
+        }
         reduce_table(b, &g->table, rows << g->index_bits, bits);
         reduce_table(b, &g->table2, (size_t)1 << g->index2_bits, bits);
     }
-}
-
-/* Bits that a gate compares. */
-static unsigned compared_bits(const fss_gate *g)
-{
-    switch (g->kind) {
-    case FSS_GAP:
-    case FSS_TR:
-        return g->shift;
-    case FSS_MAX:
-    case FSS_RELU:
-    case FSS_PIECES:
-        return g->eff_bits;
-    default:
-        return 0;
-    }
-}
-
-/* Left to itself: nothing is opened where that is cheap (few elements) or saves most (the levels of
- * tournaments), short truncations go by trees, wide comparisons of many elements by digits. */
-static void choose_compare(const sec_program *p, fss_gate *g)
-{
-    enum { SHORT = 13, FEW = 4096 };
-    sec_compare how = (sec_compare)p->mode.compare;
-    g->direct = how == SEC_DIRECT;
-    g->digits = how == SEC_DIGITS;
-    if (how != SEC_AUTO)
-        return;
-    g->direct = g->count <= FEW || g->kind == FSS_MAX;
-    g->digits = !g->direct && compared_bits(g) > SHORT;
 }
 
 static void want_share(sec_builder *b, sec_wire_id w, unsigned bits)
@@ -226,21 +211,11 @@ static int by_start(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id; /* ids follow the original order here */
 }
 
-static void schedule(sec_builder *b)
+static void sort_by_round(sec_builder *b)
 {
     sec_program *p = b->p;
-    for (uint32_t i = 0; i < p->instrs.count; i++) {
-        sec_instr *in = &p->instrs.data[i];
-        in->id = i;
-        for (uint32_t k = 0; k < in->n_in; k++) {
-            uint32_t ready = sb_wire(b, in->in[k])->ready;
-            in->start = in->start < ready ? ready : in->start;
-        }
-        uint32_t end = in->start + (in->op == SEC_INPUT ? 1 : sec_steps(in));
-        for (uint32_t k = 0; k < in->n_out; k++)
-            sb_wire(b, in->out[k])->ready = end;
-        p->rounds = end > p->rounds ? end : p->rounds;
-    }
+    for (uint32_t i = 0; i < p->instrs.count; i++)
+        p->instrs.data[i].id = i;
     qsort(p->instrs.data, p->instrs.count, sizeof *p->instrs.data, by_start);
     for (uint32_t i = 0; i < p->instrs.count; i++) {
         sec_instr *in = &p->instrs.data[i];
@@ -290,20 +265,12 @@ tacit_status sec_finish(sec_builder *b)
     if (b->status == TACIT_OK)
         mark_shares(b);
     insert_shares(b);
-    for (uint32_t i = 0; i < p->instrs.count && b->status == TACIT_OK; i++) {
-        sec_instr *in = &p->instrs.data[i];
-        if (in->op != SEC_GATE)
-            continue;
-        choose_compare(p, &in->gate);
-        reduce_tables(b, in);
-        if (b->status == TACIT_OK)
-            b->status = fss_gate_info(&p->suite, &in->gate, &in->info, b->err);
-        if (b->status != TACIT_OK && in->node != SEC_NONE)
-            b->status =
-                error_context(b->err, b->status, "node '%s'", b->graph->nodes.data[in->node]->name);
-    }
+    for (uint32_t i = 0; i < p->instrs.count && b->status == TACIT_OK; i++)
+        if (p->instrs.data[i].op == SEC_GATE)
+            reduce_tables(b, &p->instrs.data[i]);
+    sec_schedule(b);
     TRY(b->status);
-    schedule(b);
+    sort_by_round(b);
     number(b);
     return TACIT_OK;
 }

@@ -106,7 +106,7 @@ sec_tensor sb_relu(sec_builder *b, const sec_tensor *x)
     sec_tensor r = *x;
     if (x->lo >= 0)
         return r;
-    unsigned eff = sb_bits(st_bound(x)) + 1;
+    unsigned eff = sb_bits(st_bound(x));
     r.wire = sb_gate(b, (fss_gate){.kind = FSS_RELU, .eff_bits = (uint8_t)eff}, 1, &x->wire, eff)
                  ->out[0];
     r.lo = 0;
@@ -136,7 +136,7 @@ sec_tensor sb_clip(sec_builder *b, const sec_tensor *x, double low, double high)
            hi = fmin(floor(ldexp(high, x->frac)), x->hi);
     if (lo <= x->lo && hi >= x->hi)
         return r;
-    unsigned eff = sb_bits(st_bound(x)) + 1;
+    unsigned eff = sb_bits(st_bound(x));
     int64_t *t;
     uint64_t *slope, *base;
     fss_gate g = pieces(b, 1, 2, eff, &t, &slope, &base);
@@ -209,7 +209,7 @@ static void play(sec_builder *b, level *v, size_t rows, unsigned eff, unsigned i
 }
 
 sec_wire_id sb_row_max(sec_builder *b, sec_wire_id x, size_t rows, const uint32_t *offset,
-                       double bound, sec_wire_id *index)
+                       double width, sec_wire_id *index)
 {
     uint32_t most = longest(rows, offset);
     unsigned index_bits = 0;
@@ -223,7 +223,7 @@ sec_wire_id sb_row_max(sec_builder *b, sec_wire_id x, size_t rows, const uint32_
                 number[j] = j - offset[i];
         v.index = sb_const(b, offset[rows], number);
     }
-    unsigned eff = sb_bits(2 * bound) + 1;
+    unsigned eff = sb_bits(width);
     while (b->status == TACIT_OK && longest(rows, v.offset) > 1)
         play(b, &v, rows, eff, index_bits);
     if (index)
@@ -242,155 +242,198 @@ static int activation_kind(const char *name)
     return -1;
 }
 
-/* The clip of an activation was built for scale `frac`; this is it for words of `extra` more
- * fraction bits: thresholds and constants move, slopes stay. */
-static fss_gate finer_clip(sec_builder *b, const fss_gate *clip, unsigned extra, unsigned eff)
+/* Bits x < -range and x < range, as wires. */
+static void outside(sec_builder *b, const sec_tensor *x, double range, sec_wire_id bit[2])
 {
-    int64_t *t;
-    uint64_t *slope, *base;
-    unsigned rows = clip->rows ? clip->rows : 1;
-    fss_gate g = pieces(b, rows, clip->thresholds, eff, &t, &slope, &base);
+    size_t count = b->status == TACIT_OK ? sb_wire(b, x->wire)->count : 0;
+    int64_t *t = sb_alloc(b, 2, sizeof *t);
+    int32_t *first = sb_alloc(b, count, 4), *second = sb_alloc(b, count, 4);
+    unsigned eff = sb_bits(fmax(st_bound(x), range));
     if (b->status != TACIT_OK)
-        return g;
-    for (unsigned k = 0; k < clip->thresholds; k++)
-        t[k] = clip->threshold[k] * ((int64_t)1 << extra);
-    for (size_t k = 0; k < (size_t)rows * (clip->thresholds + 1u); k++) {
-        slope[k] = clip->slope ? clip->slope[k] : 0;
-        base[k] = clip->base[k] << extra;
+        return;
+    t[0] = -(int64_t)range;
+    t[1] = (int64_t)range;
+    for (size_t i = 0; i < count; i++) {
+        first[i] = (int32_t)i;
+        second[i] = (int32_t)(count + i);
     }
-    return g;
+    fss_gate g = {.kind = FSS_LESS, .eff_bits = (uint8_t)eff, .thresholds = 2, .threshold = t};
+    sec_wire_id both = sb_gate(b, g, 1, &x->wire, eff)->out[0];
+    bit[0] = sb_gather(b, 1, &both, count, first);
+    bit[1] = sb_gather(b, 1, &both, count, second);
 }
 
+/* Straight lines left and right of the range: 0 or -1, and x or 1. */
+static void lines(sec_builder *b, fss_gate *g, int kind, int in_frac, int out_frac)
+{
+    uint64_t *slope = sb_alloc(b, 2, 8), *base = sb_alloc(b, 2, 8), one = (uint64_t)1 << out_frac;
+    if (!base)
+        return;
+    if (kind == FSS_TANH)
+        base[0] = 0 - one;
+    if (kind == FSS_TANH || kind == FSS_SIGMOID)
+        base[1] = one;
+    else
+        slope[1] = (uint64_t)1 << (out_frac - in_frac);
+    g->slope = slope;
+    g->base = base;
+}
+
+/* Segments of 1/64, a line with slopes of 3 fraction bits on each: the constants make up for the
+ * slopes' rounding in the middle of the segment, so that the result needs no truncation. */
 sec_tensor sb_activation(sec_builder *b, const sec_tensor *in, const char *name)
 {
+    enum { SEGMENT = 6, SLOPE_FRAC = 3 };
     if (strcmp(name, "relu") == 0)
         return sb_relu(b, in);
     int kind = activation_kind(name);
     sec_tensor x = *in, r = *in;
-    int frac = b->p->mode.frac;
+    int frac = b->p->mode.frac, low_frac = frac - SB_SLACK, out_frac = low_frac + SLOPE_FRAC;
     if (kind < 0) {
         sb_fail(b, TACIT_ERR_UNSUPPORTED, "Op %s in node '%s' has no secure rule for '%s'",
                 b->node->type, b->node->name, name);
         return r;
     }
-    if (x.frac < frac)
-        x = st_lift(b, &x, frac);
-    unsigned extra = (unsigned)(x.frac - frac), eff = sb_bits(st_bound(&x)) + 1;
-    int out_frac = 2 * frac;
+    if (x.frac < low_frac)
+        x = st_lift(b, &x, low_frac);
+    if (low_frac < SEGMENT) {
+        sb_fail(b, TACIT_ERR_LIMIT, "node '%s': %s needs at least %d fraction bits (--frac)",
+                b->node->name, name, SEGMENT + SB_SLACK);
+        return r;
+    }
     fss_activation a;
     if (b->status == TACIT_OK) /* built in the widest ring: words are reduced to the real one */
-        b->status = fss_activation_build((fss_activation_kind)kind, 64, 62, (unsigned)frac, 4, 1,
-                                         (unsigned)out_frac, false, &b->p->memory, &a, b->err);
+        b->status =
+            fss_activation_build((fss_activation_kind)kind, 64, 62, (unsigned)low_frac, SEGMENT, 1,
+                                 (unsigned)out_frac, false, &b->p->memory, &a, b->err);
     if (b->status != TACIT_OK)
         return r;
     double range = ldexp(a.range, x.frac);
-    bool inside = x.lo >= -range && x.hi < ldexp(a.spline.high, x.frac);
-    sec_wire_id c = x.wire, tail = 0;
-    size_t count = sb_wire(b, x.wire)->count;
-    if (!inside) {
-        if (eff < sb_bits(range) + 1)
-            eff = sb_bits(range) + 1;
-        sec_wire_id both = sb_gate(b, finer_clip(b, &a.clip, extra, eff), 1, &x.wire, eff)->out[0];
-        int32_t *first = sb_alloc(b, count, 4), *second = sb_alloc(b, count, 4);
-        for (size_t i = 0; second && i < count; i++) {
-            first[i] = (int32_t)i;
-            second[i] = (int32_t)(count + i);
-        }
-        c = sb_gather(b, 1, &both, count, first);
-        tail = sb_gather(b, 1, &both, count, second);
-    }
-    sec_wire_id low = sb_truncate(b, c, extra, range + 1);
-    sec_wire_id index = sb_shift_low(b, c, extra + a.spline.shift, a.spline.index_bits);
-    r.wire = sb_gate(b, a.gate, 2, (sec_wire_id[]){low, index}, 0)->out[0];
+    bool inside = x.lo >= -range && x.hi < range;
+    sec_wire_id gate_in[4] = {0};
+    if (!inside)
+        outside(b, &x, range, gate_in + 2);
+    unsigned drop = (unsigned)(x.frac - low_frac);
+    sec_wire_id near = x.wire;
+    if (drop)
+        near = sb_linear(b, 1, &x.wire, (int64_t[]){1}, (int64_t)1 << (drop - 1));
+    gate_in[0] = sb_truncate(b, near, drop, st_bound(&x) + ldexp(1, (int)drop));
+    gate_in[1] = sb_shift_low(b, x.wire, drop + a.spline.shift, a.spline.index_bits);
+    a.gate.kind = inside ? FSS_SPLINE : FSS_CURVE;
+    if (!inside)
+        lines(b, &a.gate, kind, low_frac, out_frac);
+    r.wire = sb_gate(b, a.gate, inside ? 2 : 4, gate_in, 0)->out[0];
     r.frac = out_frac;
-    if (!inside) {
-        int up = out_frac - x.frac;
-        if (up < 0) {
-            sb_fail(b, TACIT_ERR_LIMIT, "node '%s': its input's scale 2^-%d is too fine",
-                    b->node->name, x.frac);
-            return r;
-        }
-        r.wire =
-            sb_linear(b, 2, (sec_wire_id[]){r.wire, tail}, (int64_t[]){1, (int64_t)1 << up}, 0);
-    }
-    double unit = ldexp(1, out_frac), slack = unit / 64;
+    double unit = ldexp(1, out_frac), slack = unit / 64 + 2;
     bool bounded = kind == FSS_SIGMOID || kind == FSS_TANH;
     double top = ldexp(fmax(x.hi, 0), out_frac - x.frac);
     r.hi = (bounded ? fmin(unit, kind == FSS_TANH ? top : unit) : top) + slack;
     r.lo = (kind == FSS_TANH ? -unit : kind == FSS_SIGMOID ? 0 : -unit / 3) - slack;
-    r = settled(r);
-    /* here rather than where it is used: the gates above then work in a narrow ring */
-    return st_rescale(b, &r, frac);
+    /* nothing is larger than its argument, up to rounding */
+    double k = r.shape.rank ? (double)r.shape.dims[r.shape.rank - 1] : 1;
+    r.norm = kind == FSS_SIGMOID ? 0 : ldexp(st_norm(&x), out_frac - x.frac) + slack * sqrt(k);
+    return r;
 }
 
 /* ---- softmax ---- */
 
-sec_softmax sb_softmax(sec_builder *b, sec_wire_id s, int frac, double bound, size_t rows,
-                       const uint32_t *offset)
+enum { EXP_LO_BITS = 10, EXP_CLIP_BITS = 5 };
+
+/* Tables of e^-h and of e^(l - 1), l the middle of its step. */
+static fss_gate exp_tables(sec_builder *b, unsigned hi_bits, int hi_frac, int lo_frac)
 {
-    sec_softmax r = {.frac = 2 * b->p->mode.frac, .inverse_frac = 2 * b->p->mode.frac};
-    size_t count = offset[rows];
-    uint32_t most = longest(rows, offset);
-    sec_wire_id top = sb_row_max(b, s, rows, offset, bound, NULL);
-    int32_t *row = sb_alloc(b, count, 4);
-    for (size_t i = 0; row && i < rows; i++)
-        for (uint32_t j = offset[i]; j < offset[i + 1]; j++)
-            row[j] = (int32_t)i;
-    sec_wire_id spread = sb_gather(b, 1, &top, count, row);
-    sec_wire_id d = sb_linear(b, 2, (sec_wire_id[]){spread, s}, (int64_t[]){1, -1}, 0);
-    /* d lies in [0, 2 bound]; where that is too wide for two tables, everything past 32 is 32 */
-    int int_bits = (int)sb_bits(2 * bound) - 1 - frac, most_frac = b->p->mode.frac;
-    if (int_bits < 1)
-        int_bits = 1;
-    if (int_bits > 12) {
-        int64_t *t;
-        uint64_t *slope, *base;
-        unsigned eff = sb_bits(2 * bound) + 1;
-        fss_gate g = pieces(b, 1, 1, eff, &t, &slope, &base);
-        if (b->status != TACIT_OK)
-            return r;
-        int_bits = 5;
-        t[0] = ((int64_t)1 << (int_bits + frac)) - 1;
-        slope[0] = 1;
-        base[1] = (uint64_t)t[0];
-        d = sb_gate(b, g, 1, &d, eff)->out[0];
-    }
-    int fine = 22 - int_bits < most_frac ? 22 - int_bits : most_frac;
-    if (frac < fine)
-        fine = frac;
-    fss_exp e;
-    if (b->status == TACIT_OK)
-        b->status = fss_exp_build(64, (unsigned)fine, (unsigned)int_bits, (unsigned)r.frac, false,
-                                  &b->p->memory, &e, b->err);
+    size_t n = (size_t)1 << hi_bits, m = (size_t)1 << EXP_LO_BITS;
+    uint64_t *hi = sb_alloc(b, n, 8), *lo = sb_alloc(b, m, 8);
+    for (size_t i = 0; hi && i < n; i++)
+        hi[i] = (uint64_t)llrint(ldexp(exp(-(double)i), hi_frac));
+    for (size_t i = 0; lo && i < m; i++)
+        lo[i] = (uint64_t)llrint(ldexp(exp(((double)i + 0.5) / (double)m - 1), lo_frac));
+    return (fss_gate){.kind = FSS_LUT2,
+                      .index_bits = (uint8_t)hi_bits,
+                      .index2_bits = EXP_LO_BITS,
+                      .table = hi,
+                      .table2 = lo};
+}
+
+/* Everything from `top` on is `top`. */
+static sec_wire_id at_most(sec_builder *b, sec_wire_id x, unsigned eff, int64_t top)
+{
+    int64_t *t;
+    uint64_t *slope, *base;
+    fss_gate g = pieces(b, 1, 1, eff, &t, &slope, &base);
     if (b->status != TACIT_OK)
-        return r;
-    unsigned extra = (unsigned)(frac - fine);
-    sec_wire_id hi = sb_shift_low(b, d, extra + e.lo_bits, e.hi_bits);
-    sec_wire_id lo = sb_shift_low(b, d, extra, e.lo_bits); /* extra = 0: the low bits themselves */
-    r.e = sb_gate(b, e.gate, 2, (sec_wire_id[]){hi, lo}, 0)->out[0];
-    /* the sum of a row lies in [1, its length] */
-    sec_wire_id sum = sb_sum(b, r.e, rows, offset);
+        return x;
+    t[0] = top;
+    slope[0] = 1;
+    base[1] = (uint64_t)top;
+    return sb_gate(b, g, 1, &x, eff)->out[0];
+}
+
+/* 1 / the sum of a row, which lies in [1/e, its length]. */
+static sec_wire_id inverse_sum(sec_builder *b, sec_wire_id sum, int frac, uint32_t most,
+                               int inverse_frac)
+{
+    int usual = b->p->mode.frac;
     unsigned whole = sb_bits((double)most + 1) - 1, segment = 6;
     while (segment > 2 && whole + segment > 14)
         segment--;
     fss_spline inverse = {.fn = fss_recip,
-                          .in_frac = (unsigned)most_frac,
-                          .shift = (unsigned)most_frac - segment,
+                          .in_frac = (unsigned)usual,
+                          .shift = (unsigned)usual - segment,
                           .index_bits = whole + segment,
                           .degree = 1,
-                          .out_frac = (unsigned)r.inverse_frac,
-                          .low = 0.9,
+                          .out_frac = (unsigned)inverse_frac,
+                          .low = 0.35,
                           .high = ldexp(1, (int)whole)};
     uint64_t *table = sb_alloc(b, (size_t)2 << inverse.index_bits, 8);
     fss_error error;
     if (b->status == TACIT_OK)
         b->status = fss_spline_build(&inverse, table, &error, b->err);
-    unsigned drop = (unsigned)(r.frac - most_frac);
-    double units = ldexp((double)most + 1, r.frac);
-    sec_wire_id x = sb_truncate(b, sum, drop, units);
+    unsigned drop = (unsigned)(frac - usual);
+    sec_wire_id x = sb_truncate(b, sum, drop, ldexp((double)most + 1, frac));
     sec_wire_id at = sb_shift_low(b, sum, drop + inverse.shift, inverse.index_bits);
     fss_gate g = {
         .kind = FSS_SPLINE, .index_bits = (uint8_t)inverse.index_bits, .degree = 1, .table = table};
-    r.inverse = sb_gate(b, g, 2, (sec_wire_id[]){x, at}, 0)->out[0];
+    return sb_gate(b, g, 2, (sec_wire_id[]){x, at}, 0)->out[0];
+}
+
+/* A score is q + l with q whole and 0 <= l < 1. The tournament is played with the q alone, in a
+ * narrow ring, while the l's are cut to size; with M the winner, e^(s - M - 1) is e^-(M - q) times
+ * e^(l - 1), two look-ups, and what is subtracted from all scores of a row does not matter. */
+sec_softmax sb_softmax(sec_builder *b, const sec_tensor *s, size_t rows, const uint32_t *offset)
+{
+    int usual = b->p->mode.frac;
+    sec_softmax r = {.frac = 2 * usual - SB_SLACK, .inverse_frac = usual + 8};
+    sec_tensor x = *s;
+    if (x.frac < EXP_LO_BITS)
+        x = st_lift(b, &x, EXP_LO_BITS);
+    size_t count = offset[rows];
+    unsigned frac = (unsigned)x.frac, whole = sb_bits(ldexp(x.hi - x.lo, -x.frac) + 1);
+    if (whole + frac > 64) {
+        sb_fail(b, TACIT_ERR_LIMIT,
+                "node '%s' (%s): scores in [%g, %g] at 2^-%u need %u bits and there are 64; lower "
+                "--frac, bound the inputs (--bound), or use --calibrate",
+                b->node->name, b->node->type, ldexp(x.lo, -x.frac), ldexp(x.hi, -x.frac), frac,
+                whole + frac);
+        return r;
+    }
+    int32_t *row = sb_alloc(b, count, 4);
+    for (size_t i = 0; row && i < rows; i++)
+        for (uint32_t j = offset[i]; j < offset[i + 1]; j++)
+            row[j] = (int32_t)i;
+    sec_wire_id q = sb_shift_low(b, x.wire, frac, whole);
+    sec_wire_id lo = sb_shift_low(b, x.wire, frac - EXP_LO_BITS, EXP_LO_BITS);
+    sec_wire_id top = sb_row_max(b, q, rows, offset, ldexp(x.hi - x.lo, -x.frac) + 1, NULL);
+    sec_wire_id spread = sb_gather(b, 1, &top, count, row);
+    sec_wire_id d = sb_linear(b, 2, (sec_wire_id[]){spread, q}, (int64_t[]){1, -1}, 0);
+    unsigned hi_bits = whole > 1 ? whole - 1 : 1;
+    if (hi_bits > FSS_LEAF_BITS) {
+        hi_bits = EXP_CLIP_BITS;
+        d = at_most(b, d, whole, ((int64_t)1 << EXP_CLIP_BITS) - 1);
+    }
+    fss_gate g = exp_tables(b, hi_bits, usual, usual - SB_SLACK);
+    r.e = sb_gate(b, g, 2, (sec_wire_id[]){d, lo}, 0)->out[0];
+    uint32_t most = longest(rows, offset);
+    r.inverse = inverse_sum(b, sb_sum(b, r.e, rows, offset), r.frac, most, r.inverse_frac);
     return r;
 }

@@ -78,6 +78,17 @@ static void print_json(const sec_program *p, sbuf *out)
     sbuf_text(out, "\"}\n");
 }
 
+static void print_node(const sec_program *p, const ir_node *node, const node_cost *c, sbuf *out)
+{
+    const sec_range *r = &p->ranges[node->id];
+    sbuf_printf(out, "%-34.34s %-20.20s %12llu %12llu %12llu %4u-%-4u %5u  ", node->name,
+                node->type, (unsigned long long)c->key[0], (unsigned long long)c->key[1],
+                (unsigned long long)c->wire, c->first, c->last, c->widest);
+    if (r->frac >= 0)
+        sbuf_printf(out, "[%.4g, %.4g] 2^-%d", r->lo, r->hi, r->frac);
+    sbuf_text(out, "\n");
+}
+
 void sec_plan_print(const sec_program *p, bool json, sbuf *out)
 {
     if (json) {
@@ -86,8 +97,8 @@ void sec_plan_print(const sec_program *p, bool json, sbuf *out)
     }
     char mode[96];
     sec_mode_text(&p->mode, mode, sizeof mode);
-    sbuf_printf(out, "mode: %s\n\n%-34s %-20s %12s %12s %12s %9s %5s\n", mode, "node", "op",
-                "key server", "key client", "wire", "rounds", "ring");
+    sbuf_printf(out, "mode: %s\n\n%-34s %-20s %12s %12s %12s %9s %5s  %s\n", mode, "node", "op",
+                "key server", "key client", "wire", "rounds", "ring", "range");
     for (uint32_t n = 0; n < p->graph->nodes.count; n++) {
         node_cost c = {0};
         const ir_node *node = p->graph->nodes.data[n];
@@ -95,9 +106,7 @@ void sec_plan_print(const sec_program *p, bool json, sbuf *out)
             if (p->instrs.data[i].node == n)
                 add_instr(p, &p->instrs.data[i], &c);
         if (c.gates)
-            sbuf_printf(out, "%-34.34s %-20.20s %12llu %12llu %12llu %4u-%-4u %5u\n", node->name,
-                        node->type, (unsigned long long)c.key[0], (unsigned long long)c.key[1],
-                        (unsigned long long)c.wire, c.first, c.last, c.widest);
+            print_node(p, node, &c, out);
     }
     sbuf_printf(out,
                 "\none run (%s): key %llu bytes server, %llu bytes client; wire %llu bytes both "

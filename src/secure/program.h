@@ -110,6 +110,12 @@ typedef struct sec_port {
     uint32_t input;        /* which input of the graph */
 } sec_port;
 
+/* What interval arithmetic says of a node's first output, as real numbers; frac < 0: nothing. */
+typedef struct sec_range {
+    double lo, hi;
+    int frac;
+} sec_range;
+
 typedef struct sec_program {
     arena memory;
     fss_suite suite;
@@ -119,6 +125,7 @@ typedef struct sec_program {
     VEC(sec_wire) wires;
     VEC(sec_instr) instrs; /* in execution order once finished */
     VEC(sec_port) inputs, outputs;
+    sec_range *ranges;  /* by node of the graph */
     VEC(int32_t) facts; /* sizes of weights, in quarters of a power of two */
     uint64_t ids;       /* used by one run */
     uint64_t weight_ids;

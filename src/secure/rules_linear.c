@@ -121,7 +121,7 @@ static const sec_tensor *matmul_input(sec_builder *b, const ir_shape *w)
     const sec_tensor *x = st_in(b, 0);
     double width = w->rank == 2 ? (double)(w->dims[0] > w->dims[1] ? w->dims[0] : w->dims[1]) : 1;
     double room = st_bound(x) * ldexp(sqrt(width) * 4, b->p->mode.weight_frac);
-    return b->status == TACIT_OK && x->frac <= 3 * b->p->mode.frac && sb_bits(room) < 60
+    return b->status == TACIT_OK && x->frac <= 2 * b->p->mode.frac + SB_SLACK && sb_bits(room) < 60
                ? x
                : st_in_scaled(b, 0);
 }

@@ -207,7 +207,7 @@ tacit_status rule_max_pool(op_secure *c)
     size_t rows;
     sec_wire_id all = windows(b, &w, &x, &offset, &rows);
     TRY(b->status);
-    x.wire = sb_row_max(b, all, rows, offset, st_bound(&x), NULL);
+    x.wire = sb_row_max(b, all, rows, offset, x.hi - x.lo, NULL);
     x.norm = 0;
     st_out(b, 0, x);
     return b->status;
@@ -358,7 +358,7 @@ tacit_status rule_arg_max(op_secure *c)
     TRY(b->status);
     sec_tensor r = *x;
     sec_wire_id rows = sb_gather(b, 1, &x->wire, count, index);
-    sb_row_max(b, rows, count / k, offset, st_bound(x), &r.wire);
+    sb_row_max(b, rows, count / k, offset, x->hi - x->lo, &r.wire);
     r.frac = 0;
     r.lo = 0;
     r.hi = (double)k;

@@ -42,7 +42,6 @@ tacit_status rule_gated(op_secure *c)
     TRY(b->status);
     sec_tensor a = sb_activation(b, gate, ir_attr_string(c->node, "activation", "silu"));
     TRY(b->status);
-    a = st_rescale(b, &a, b->p->mode.frac);
     st_out(b, 0, sb_product(b, &a, up));
     return b->status;
 }
@@ -89,16 +88,15 @@ tacit_status rule_abs(op_secure *c)
 }
 
 /* ---- normalisation ----
- * With s = sum x and q = sum x^2 over a row of k: k q - s^2 is k^2 times the variance, exactly,
- * and k x - s is k times the centred value, so nothing has to be rounded before the root. */
+ * With s = sum x over a row of k, k x - s is k times the centred value, exactly. It is rounded
+ * once, to c; sum c^2 is the power, and c / sqrt(power) has a norm of at most one whatever the
+ * rounding did. So one truncation precedes the root, and its certificate is tight. */
 
 typedef struct norm_parts {
     size_t rows, k;
-    const sec_tensor *x;      /* what is normalised */
-    const sec_tensor *coarse; /* the same where only its squares count: as fine as they fit */
-    sec_wire_id centred;      /* scale * x's centred value */
-    sec_wire_id power;        /* its square's row sum times `power_scale` */
-    double scale, power_scale, centred_bound, power_bound;
+    sec_wire_id centred; /* c, of `frac` fraction bits, times `scale` what is normalised */
+    int frac;
+    double scale, bound, norm;
 } norm_parts;
 
 static uint32_t *run_offsets(sec_builder *b, size_t rows, size_t k)
@@ -117,43 +115,44 @@ static sec_wire_id spread_rows(sec_builder *b, sec_wire_id x, size_t rows, size_
     return sb_gather(b, 1, &x, rows * k, index);
 }
 
-/* Bound of the power that `centre` makes of these values. */
-static double power_bound(const sec_tensor *x, size_t k, bool rms)
+/* Rounded to as many fraction bits as the squares leave room for, at most the usual number. */
+static norm_parts centre(sec_builder *b, const sec_tensor *x, bool rms)
 {
-    double bound = st_bound(x), norm = st_norm(x);
-    return fmin(bound * bound * (double)k, norm * norm) * (rms ? 1 : (double)k);
+    size_t k = (size_t)x->shape.dims[x->shape.rank - 1];
+    norm_parts p = {.k = k, .rows = (size_t)ir_shape_size(&x->shape) / k, .frac = x->frac};
+    double most = fmin(2 * st_bound(x), st_norm(x));
+    p.centred = x->wire;
+    p.scale = 1;
+    p.norm = st_norm(x);
+    int drop = x->frac - b->p->mode.frac;
+    if (!rms) {
+        sec_wire_id s = sb_sum(b, x->wire, p.rows, run_offsets(b, p.rows, k));
+        int e = (int)floor(log2((double)k));
+        p.centred = sb_linear(b, 2, (sec_wire_id[]){x->wire, spread_rows(b, s, p.rows, k)},
+                              (int64_t[]){(int64_t)k, -1}, 0);
+        p.scale = (double)k / ldexp(1, e); /* the power of two goes into the scale */
+        p.frac += e;
+        drop += e;
+        p.norm *= (double)k;
+    } else
+        most = st_bound(x);
+    p.bound = rms ? most : most * (double)k;
+    while (drop < 60 && 2 * log2(ldexp(p.norm, -drop) + sqrt((double)k)) > 60)
+        drop++;
+    if (drop > 0) {
+        sec_wire_id half = sb_linear(b, 1, &p.centred, (int64_t[]){1}, (int64_t)1 << (drop - 1));
+        p.centred = sb_truncate(b, half, (unsigned)drop, p.bound + ldexp(1, drop));
+        p.frac -= drop;
+        p.bound = ldexp(p.bound, -drop) + 1;
+        p.norm = ldexp(p.norm, -drop) + sqrt((double)k);
+    }
+    return p;
 }
 
-static void centre(sec_builder *b, norm_parts *p, bool rms)
-{
-    size_t rows = p->rows, k = p->k;
-    const uint32_t *offset = run_offsets(b, rows, k);
-    sec_wire_id x = p->x->wire, coarse = p->coarse->wire;
-    sec_instr *square = sb_gate(b, (fss_gate){.kind = FSS_SQUARE}, 1, &coarse, 0);
-    sb_keep(b, square, rows, NULL, offset);
-    sec_wire_id q = square->out[0];
-    p->centred = x;
-    p->power = q;
-    p->scale = p->power_scale = 1;
-    p->centred_bound = st_bound(p->x);
-    p->power_bound = power_bound(p->coarse, k, rms);
-    if (rms)
-        return;
-    sec_wire_id s = sb_sum(b, coarse, rows, offset);
-    sec_wire_id s2 = sb_gate(b, (fss_gate){.kind = FSS_SQUARE}, 1, &s, 0)->out[0];
-    int64_t n = (int64_t)k;
-    p->power = sb_linear(b, 2, (sec_wire_id[]){q, s2}, (int64_t[]){n, -1}, 0);
-    sec_wire_id total = coarse == x ? s : sb_sum(b, x, rows, offset);
-    p->centred =
-        sb_linear(b, 2, (sec_wire_id[]){x, spread_rows(b, total, rows, k)}, (int64_t[]){n, -1}, 0);
-    p->scale = (double)k;
-    p->power_scale = (double)k;
-    p->centred_bound *= 2 * (double)k;
-}
-
-/* 1 / sqrt(power) with power = 2^-frac times the wire: returns its scale in *out_frac. */
+/* factor / sqrt(power), power = 2^-frac times the wire: returns its scale in *out_frac. Power and
+ * mantissa's scale come from one gate: u = 2^.. and power u are pieces of the same function. */
 static sec_wire_id inverse_root(sec_builder *b, sec_wire_id power, double bound, unsigned frac,
-                                int *out_frac)
+                                double factor, int *out_frac)
 {
     unsigned in_bits = sb_bits(bound) - 1;
     if (in_bits < 14)
@@ -166,88 +165,83 @@ static sec_wire_id inverse_root(sec_builder *b, sec_wire_id power, double bound,
         return power;
     }
     fss_normal f;
-    unsigned v_frac = 13, g_frac = 22;
+    unsigned v_frac = 12, g_frac = 20;
     /* the smallest power has the largest root: it must fit */
-    while (g_frac > 8 && (double)g_frac + v_frac + frac / 2.0 > 61)
+    while (g_frac > 8 && (double)g_frac + v_frac + frac / 2.0 > 60)
         g_frac--;
     if (b->status == TACIT_OK)
         b->status = fss_normal_build(fss_rsqrt, in_bits, frac, 64, 11, v_frac, g_frac,
                                      &b->p->memory, &f, b->err);
+    size_t rows = b->status == TACIT_OK ? sb_wire(b, power)->count : 0;
+    uint64_t *slope = sb_alloc(b, 2 * (size_t)in_bits, 8), *base = sb_alloc(b, 2u * in_bits, 8);
+    uint64_t *table = sb_alloc(b, (size_t)2 << f.mantissa_bits, 8);
+    int32_t *first = sb_alloc(b, rows, 4), *second = sb_alloc(b, rows, 4);
     if (b->status != TACIT_OK)
         return power;
-    size_t rows = sb_wire(b, power)->count;
+    for (unsigned e = 0; e < in_bits; e++) {
+        slope[e] = f.scale.base[e];
+        base[in_bits + e] = (uint64_t)llrint((double)f.scale.base[in_bits + e] * factor);
+    }
+    memcpy(table + ((size_t)1 << f.mantissa_bits), f.lut.table, (size_t)8 << f.mantissa_bits);
+    f.scale.slope = slope;
+    f.scale.base = base;
     sec_wire_id both = sb_gate(b, f.scale, 1, &power, in_bits + 1)->out[0];
-    int32_t *first = sb_alloc(b, rows, 4), *second = sb_alloc(b, rows, 4);
-    for (size_t i = 0; second && i < rows; i++) {
+    for (size_t i = 0; i < rows; i++) {
         first[i] = (int32_t)i;
         second[i] = (int32_t)(rows + i);
     }
-    sec_wire_id u = sb_gather(b, 1, &both, rows, first);
+    sec_wire_id t = sb_gather(b, 1, &both, rows, first);
     sec_wire_id g = sb_gather(b, 1, &both, rows, second);
-    sec_wire_id t = sb_multiply(b, power, u);
     sec_wire_id m = sb_shift_low(b, t, in_bits - 1 - f.mantissa_bits, f.mantissa_bits);
-    sec_wire_id v = sb_gate(b, f.lut, 1, &m, 0)->out[0];
+    fss_gate product = {
+        .kind = FSS_SPLINE, .index_bits = (uint8_t)f.mantissa_bits, .degree = 1, .table = table};
     *out_frac = (int)(v_frac + g_frac);
-    return sb_multiply(b, v, g);
+    return sb_gate(b, product, 2, (sec_wire_id[]){g, m}, 0)->out[0];
 }
 
-static sec_tensor normalise(sec_builder *b, const sec_tensor *x, const sec_tensor *coarse,
-                            const ir_value *scale, const ir_value *bias, double epsilon, bool rms)
+static sec_tensor normalise(sec_builder *b, const sec_tensor *x, const ir_value *scale,
+                            const ir_value *bias, double epsilon, bool rms)
 {
-    size_t k = (size_t)x->shape.dims[x->shape.rank - 1];
-    norm_parts p = {.x = x, .coarse = coarse, .k = k, .rows = (size_t)ir_shape_size(&x->shape) / k};
-    centre(b, &p, rms);
-    /* power 2^-(2 frac) / power_scale = sum of squares; mean = that / k. The power-of-two part of
-     * power_scale k goes into the scale of the root, the rest into the factor. */
-    double whole = p.power_scale * (double)k;
+    norm_parts p = centre(b, x, rms);
+    size_t k = p.k;
+    sec_instr *square = sb_gate(b, (fss_gate){.kind = FSS_SQUARE}, 1, &p.centred, 0);
+    sb_keep(b, square, p.rows, NULL, run_offsets(b, p.rows, k));
+    /* power 2^-(2 frac) / whole = the mean of the squares */
+    double whole = p.scale * p.scale * (double)k;
     int even = 2 * (int)floor(log2(whole) / 2);
-    double rest = sqrt(whole / ldexp(1, even));
     /* below this a unit of rounding would be blown up: also what bounds the result */
     double least = ldexp(1, 2 - 2 * b->p->mode.frac), used = fmax(epsilon, least);
-    double eps = ldexp(used * whole, 2 * coarse->frac) + 1;
+    double eps = ldexp(used * whole, 2 * p.frac) + 1;
     if (!(eps < 0x1p60)) {
         sb_fail(b, TACIT_ERR_LIMIT, "node '%s': epsilon is out of range", b->node->name);
         return *x;
     }
-    sec_wire_id power = sb_linear(b, 1, &p.power, (int64_t[]){1}, (int64_t)llrint(eps));
-    int root_frac = 0;
-    sec_wire_id root = inverse_root(b, power, p.power_bound + eps,
-                                    (unsigned)(2 * coarse->frac + even), &root_frac);
-    /* centred / scale * rest * gamma, while the root is found */
-    double factor = rest / p.scale;
-    int e = (int)floor(log2(factor)), wf = b->p->mode.weight_frac, frac = b->p->mode.frac;
-    factor = ldexp(factor, -e);
-    sec_tensor z = {.wire = p.centred,
-                    .shape = x->shape,
-                    .frac = x->frac - e,
-                    .lo = -p.centred_bound,
-                    .hi = p.centred_bound};
-    double gamma = 1, gamma_max = 1;
-    if (scale) {
+    sec_wire_id power = sb_linear(b, 1, &square->out[0], (int64_t[]){1}, (int64_t)llrint(eps));
+    double factor = sqrt(whole / ldexp(1, even)) / p.scale;
+    int up = (int)floor(log2(factor)), root_frac = 0;
+    sec_wire_id root = inverse_root(b, power, p.norm * p.norm + eps, (unsigned)(2 * p.frac + even),
+                                    ldexp(factor, -up), &root_frac);
+    sec_tensor z = {.wire = p.centred, .shape = x->shape, .frac = p.frac};
+    double gamma = 1, rounding = 0;
+    if (scale) { /* while the root is found; a few bits finer than what it is made of */
+        int wf = b->p->mode.weight_frac;
         sec_sizes size = sb_weight_sizes(b, scale, 1, k, NULL);
-        gamma_max = size.max;
-        sec_wire_id w = sb_weight(b, scale, k, NULL, factor, wf);
-        z.wire = sb_weight_product(b, z.wire, w, (uint32_t)k);
-        gamma = ldexp(gamma_max * factor, wf) + 1;
+        gamma = size.max + ldexp(1, -wf);
+        z.wire = sb_weight_product(b, z.wire, sb_weight(b, scale, k, NULL, 1, wf), (uint32_t)k);
         z.frac += wf;
-    } else {
-        int64_t c = (int64_t)llrint(ldexp(factor, wf));
-        z.wire = sb_linear(b, 1, &z.wire, &c, 0);
-        gamma = (double)c;
-        z.frac += wf;
+        z.hi = p.bound * ldexp(gamma, wf);
+        z.lo = -z.hi;
+        z = st_rescale(b, &z, p.frac + 2);
+        rounding = ldexp(1, -2) / sqrt(ldexp(used * whole, 2 * p.frac)) * sqrt((double)k);
     }
-    z.lo *= gamma;
-    z.hi *= gamma;
-    z = st_rescale(b, &z, frac);
     sec_tensor y = z;
     y.wire = sb_multiply(b, z.wire, spread_rows(b, root, p.rows, k));
-    y.frac = z.frac + root_frac;
-    /* |normalised| <= sqrt(k), its norm too; the root is good to 2^-12 and z to one unit */
-    double most = sqrt((double)k) * gamma_max * 1.01, unit = ldexp(1, y.frac);
-    double rounding = unit * ldexp(2, -frac) / sqrt(used);
-    y.hi = most * unit + rounding;
+    y.frac = z.frac + root_frac - up;
+    /* |normalised| <= sqrt(k), its norm too; the root is good to 2^-12 */
+    double most = sqrt((double)k) * 1.001, unit = ldexp(1, y.frac);
+    y.hi = (most * gamma + rounding) * unit;
     y.lo = -y.hi;
-    y.norm = most * unit + rounding * sqrt((double)k);
+    y.norm = (most * gamma + rounding * sqrt((double)k)) * unit;
     if (bias)
         y = sb_add_weight(b, &y, bias, 1);
     return y;
@@ -259,7 +253,7 @@ tacit_status rule_norm(op_secure *c)
     const ir_node *node = c->node;
     bool own = strcmp(node->domain, "tacit") == 0;
     bool rms = own ? ir_attr_int(node, "rms", 0) != 0 : strcmp(node->type, "RMSNormalization") == 0;
-    sec_tensor x = *st_in_scaled(b, 0), raw = *st_in(b, 0);
+    sec_tensor x = *st_in(b, 0);
     TRY(b->status);
     int32_t axis;
     TRY(ir_axis(ir_attr_int(node, "axis", -1), x.shape.rank, &axis, b->err));
@@ -271,24 +265,14 @@ tacit_status rule_norm(op_secure *c)
                          "Op %s in node '%s' has no secure rule for this axis or its statistics",
                          node->type, node->name);
     if (own && node->n_inputs > 3 && node->inputs[3]) {
-        const sec_tensor *r = st_in(b, 3);
-        sec_tensor sum = sb_add(b, st_in(b, 0), r, 1);
-        st_out(b, 1, sum);
-        raw = sum;
-        x = st_rescale(b, &sum, b->p->mode.frac);
+        x = sb_add(b, &x, st_in(b, 3), 1);
+        st_out(b, 1, x);
     }
-    /* squares of values that may be large are taken of fewer fraction bits */
-    size_t k = (size_t)x.shape.dims[axis];
-    sec_tensor coarse = x;
-    double excess = log2(power_bound(&x, k, rms)) - 60;
-    if (excess > 0) {
-        int frac = x.frac - (int)ceil(excess / 2) - 1;
-        if (frac >= 2)
-            coarse = st_rescale(b, &raw, frac);
-    }
+    if (sb_bits(st_bound(&x) * (double)x.shape.dims[axis]) > 60)
+        x = st_rescale(b, &x, b->p->mode.frac);
     const ir_value *scale = node->n_inputs > 1 ? node->inputs[1] : NULL;
     const ir_value *bias = node->n_inputs > 2 ? node->inputs[2] : NULL;
-    st_out(b, 0, normalise(b, &x, &coarse, scale, bias, ir_attr_float(node, "epsilon", 1e-5), rms));
+    st_out(b, 0, normalise(b, &x, scale, bias, ir_attr_float(node, "epsilon", 1e-5), rms));
     return b->status;
 }
 
@@ -306,7 +290,7 @@ tacit_status rule_softmax(op_secure *c)
                          "Op Softmax in node '%s' has no secure rule for an inner axis",
                          c->node->name);
     size_t k = (size_t)x.shape.dims[axis], rows = (size_t)ir_shape_size(&x.shape) / k;
-    sec_softmax s = sb_softmax(b, x.wire, x.frac, st_bound(&x), rows, run_offsets(b, rows, k));
+    sec_softmax s = sb_softmax(b, &x, rows, run_offsets(b, rows, k));
     x.wire = sb_multiply(b, s.e, spread_rows(b, s.inverse, rows, k));
     x.frac = s.frac + s.inverse_frac;
     x.lo = -ldexp(1, x.frac - 8);
@@ -377,13 +361,12 @@ static sec_tensor add_mask(sec_builder *b, const sec_tensor *s, const sec_tensor
         r.hi += t.hi;
         return r;
     }
-    double reach = st_bound(s) * 2 + ldexp(18, s->frac);
-    int up = (int)sb_bits(reach) - 1 - m->frac;
-    if (up < 0 || up > 60) {
+    double reach = ldexp(s->hi - s->lo + ldexp(18, s->frac), -m->frac);
+    if (!(reach < 0x1p60)) {
         sb_fail(b, TACIT_ERR_LIMIT, "node '%s': its mask is out of range", b->node->name);
         return r;
     }
-    int64_t factor = (int64_t)1 << up;
+    int64_t factor = (int64_t)ceil(reach);
     if (m->huge < 0)
         factor = -factor;
     r.wire = sb_linear(b, 2, (sec_wire_id[]){s->wire, t.wire}, (int64_t[]){1, factor}, 0);
@@ -441,8 +424,11 @@ tacit_status rule_attention(op_secure *c)
 {
     sec_builder *b = c->b;
     const ir_node *node = c->node;
-    sec_tensor q = *st_in_scaled(b, 0), k = *st_in_scaled(b, 1), v = *st_in_scaled(b, 2);
+    const int score_frac = b->p->mode.frac - SB_SLACK; /* of either factor: scores need no more */
+    sec_tensor q = *st_in(b, 0), k = *st_in(b, 1), v = *st_in_scaled(b, 2);
     TRY(b->status);
+    q = st_rescale(b, &q, score_frac);
+    k = st_rescale(b, &k, score_frac);
     if (ir_attr_float(node, "softcap", 0) != 0)
         return error_set(b->err, TACIT_ERR_UNSUPPORTED,
                          "Op Attention in node '%s' has no secure rule for softcap", node->name);
@@ -471,7 +457,7 @@ tacit_status rule_attention(op_secure *c)
         TRY(b->status);
         s = add_mask(b, &s, m, &full, pair, count);
     }
-    sec_softmax soft = sb_softmax(b, s.wire, s.frac, st_bound(&s), rows, offset);
+    sec_softmax soft = sb_softmax(b, &s, rows, offset);
     sec_tensor o = mix(b, &h, &soft, pair, count, rows, &v);
     if (strcmp(ir_attr_string(node, "out_layout", "bhsd"), "bshd") == 0) {
         size_t n = (size_t)ir_shape_size(&o.shape);

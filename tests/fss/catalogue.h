@@ -9,12 +9,14 @@
 static const int64_t catalogue_threshold[] = {-20, 3, 40};
 static const uint64_t catalogue_slope[] = {1, 2, 3, 4}, catalogue_base[] = {5, 6, 7, 8};
 static const uint64_t catalogue_none[] = {0, 0, 0, 0};
-static uint64_t catalogue_table[2 << 9];
+static uint64_t catalogue_table[2 << 9], catalogue_small[2 << 9];
 
 static inline void catalogue_init(void)
 {
     for (size_t i = 0; i < 2 << 9; i++)
         catalogue_table[i] = (i + 1) * 0x9e3779b97f4a7c15u;
+    for (size_t i = 0; i < 2 << 9; i++)
+        catalogue_small[i] = i % 1000;
 }
 
 static const fss_gate catalogue[] = {
@@ -103,6 +105,20 @@ static const fss_gate catalogue[] = {
      .table = catalogue_table,
      .slope = catalogue_none,
      .base = catalogue_base},
+    {.kind = FSS_CURVE,
+     .in_bits = 40,
+     .index_bits = 8,
+     .degree = 1,
+     .table = catalogue_small,
+     .slope = catalogue_slope,
+     .base = catalogue_base},
+    {.kind = FSS_LUT2,
+     .index_bits = 8,
+     .index2_bits = 7,
+     .out_bits = 40,
+     .heavy = 1,
+     .table = catalogue_small,
+     .table2 = catalogue_small},
     {.kind = FSS_MUL, .in_bits = 40},
     {.kind = FSS_SQUARE, .in_bits = 40},
 };

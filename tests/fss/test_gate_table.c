@@ -10,6 +10,14 @@ static uint64_t *random_table(world *w, size_t n)
     return t;
 }
 
+/* Words of the first and of all further rows of a table cut to these many bits, with a sign: such
+ * tables are opened in narrow rings. 64 leaves a row as it is. */
+static void narrow_table(uint64_t *table, size_t row, size_t n, unsigned first, unsigned rest)
+{
+    for (size_t i = 0; i < n; i++)
+        table[i] = (uint64_t)fss_signed(table[i], i < row ? first : rest);
+}
+
 static void lut_exhaustively(void **state)
 {
     (void)state;
@@ -202,6 +210,15 @@ static void spline_between_lines(void **state)
                           .base = lines[(d + n) % 4],
                           .count = count};
             check_curve(&w, g, (const uint64_t *const *)x, (const uint64_t *const *)r);
+            narrow_table(table, size, (d + 1) * size, 1 + n / 3, 64);
+            check_curve(&w, g, (const uint64_t *const *)x, (const uint64_t *const *)r);
+            narrow_table(table, size, (d + 1) * size, 1 + n / 4, 1 + n / 8);
+            check_curve(&w, g, (const uint64_t *const *)x, (const uint64_t *const *)r);
+            g.kind = FSS_SPLINE;
+            trace t;
+            world_run(&w, &g, (const uint64_t *const *)x, (const uint64_t *const *)r, &t);
+            assert_true(d != 1 || n < 20 || t.info.wire_bits <= g.count * (8u + n));
+            trace_free(&t);
             for (int k = 0; k < 4; k++) {
                 free(x[k]);
                 free(r[k]);
@@ -229,11 +246,17 @@ static void product_of_two_tables(void **state)
                       .count = count};
         uint64_t *x = world_values(&w, count, b, b), *rx = world_masks(&w, count, b);
         uint64_t *y = world_values(&w, count, b2, b2), *ry = world_masks(&w, count, b2);
-        trace t;
-        world_run(&w, &g, (const uint64_t *const[]){x, y}, (const uint64_t *const[]){rx, ry}, &t);
-        for (size_t e = 0; e < count; e++)
-            assert_true(t.result[0][e] == fss_low(t0[x[e]] * t1[y[e]], g.out_bits));
-        trace_free(&t);
+        static const unsigned width[][2] = {{64, 64}, {12, 64}, {11, 9}, {9, 40}, {3, 2}};
+        for (size_t k = 0; k < 5; k++) {
+            trace t;
+            narrow_table(t0, (size_t)1 << b, (size_t)1 << b, width[k][0], 64);
+            narrow_table(t1, (size_t)1 << b2, (size_t)1 << b2, width[k][1], 64);
+            world_run(&w, &g, (const uint64_t *const[]){x, y}, (const uint64_t *const[]){rx, ry},
+                      &t);
+            for (size_t e = 0; e < count; e++)
+                assert_true(t.result[0][e] == fss_low(t0[x[e]] * t1[y[e]], g.out_bits));
+            trace_free(&t);
+        }
         uint64_t *all[] = {t0, t1, x, rx, y, ry};
         for (int k = 0; k < 6; k++)
             free(all[k]);
