@@ -134,7 +134,6 @@ sec_instr *sb_gate(sec_builder *b, fss_gate gate, uint32_t n_in, const sec_wire_
     if (b->status != TACIT_OK)
         return &nothing;
     gate.count = sb_wire(b, in[0])->count;
-    gate.heavy = (uint8_t)(b->heavy ^= 1);
     sec_instr i = {.op = SEC_GATE, .gate = gate, .min_in = (uint8_t)min_in, .n_out = 1};
     size_t rows = gate.kind == FSS_LESS                             ? gate.thresholds
                   : gate.kind == FSS_PIECES || gate.kind == FSS_LUT ? gate.rows ? gate.rows : 1

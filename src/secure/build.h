@@ -29,7 +29,6 @@ typedef struct sec_builder {
     sec_tensor *values;   /* by value id: as produced */
     sec_tensor *rescaled; /* by value id: brought down to the usual scale, once */
     uint32_t fact_at;
-    unsigned heavy; /* the party that holds the next gate's words */
     tacit_status status;
     tacit_error *err;
 } sec_builder;

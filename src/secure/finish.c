@@ -190,10 +190,7 @@ static void insert_shares(sec_builder *b)
                 all[i].op == SEC_WEIGHT || all[i].op == SEC_CONST)
                 continue;
             sec_instr share = {.op = SEC_GATE, .node = all[i].node, .n_in = 1};
-            share.gate = (fss_gate){.kind = FSS_SHARE,
-                                    .count = w->count,
-                                    .in_bits = w->share_bits,
-                                    .heavy = (uint8_t)(b->heavy ^= 1)};
+            share.gate = (fss_gate){.kind = FSS_SHARE, .count = w->count, .in_bits = w->share_bits};
             share.in = sb_alloc(b, 1, sizeof *share.in);
             if (share.in)
                 share.in[0] = all[i].out[k];

@@ -279,11 +279,11 @@ static void lines(sec_builder *b, fss_gate *g, int kind, int in_frac, int out_fr
     g->base = base;
 }
 
-/* Segments of 1/64, a line with slopes of 3 fraction bits on each: the constants make up for the
+/* Segments of 1/32, a line with slopes of 3 fraction bits on each: the constants make up for the
  * slopes' rounding in the middle of the segment, so that the result needs no truncation. */
 sec_tensor sb_activation(sec_builder *b, const sec_tensor *in, const char *name)
 {
-    enum { SEGMENT = 6, SLOPE_FRAC = 3 };
+    enum { SEGMENT = 5, SLOPE_FRAC = 3 };
     if (strcmp(name, "relu") == 0)
         return sb_relu(b, in);
     int kind = activation_kind(name);

@@ -9,7 +9,7 @@
 
 #include "secure/build.h"
 
-enum { FEW = 4096, SHORT = 13, BLOCK_ROUNDS = 48 };
+enum { FEW = 4096, BLOCK_ROUNDS = 48 };
 
 /* Forms in order of speed: rounds fall, keys grow. */
 typedef enum form { FORM_DIGITS, FORM_WIDE, FORM_TREE, FORM_DIRECT, FORMS } form;
@@ -39,7 +39,7 @@ static form small_form(const fss_gate *g)
         return FORM_DIRECT;
     if (truncates(g))
         return FORM_WIDE;
-    return g->kind == FSS_LESS || g->eff_bits <= SHORT ? FORM_TREE : FORM_DIGITS;
+    return g->kind == FSS_LESS ? FORM_TREE : FORM_DIGITS;
 }
 
 static void settle(sec_builder *b, sec_instr *in)
@@ -182,6 +182,21 @@ static void shorten(sec_builder *b)
     }
 }
 
+/* The explicit words of a gate go to whoever has less so far. */
+static void balance(sec_builder *b)
+{
+    uint64_t key[2] = {0};
+    for (uint32_t i = 0; i < b->p->instrs.count && b->status == TACIT_OK; i++) {
+        sec_instr *in = &b->p->instrs.data[i];
+        if (in->op == SEC_GATE) {
+            in->gate.heavy = key[0] > key[1];
+            settle(b, in);
+        }
+        for (unsigned party = 0; party < 2; party++)
+            key[party] += sec_key_bytes(b->p, in, party);
+    }
+}
+
 void sec_schedule(sec_builder *b)
 {
     static const form asked[SEC_COMPARES] = {
@@ -199,4 +214,5 @@ void sec_schedule(sec_builder *b)
     place(b);
     if (how == SEC_AUTO)
         shorten(b);
+    balance(b);
 }
