@@ -61,6 +61,26 @@ typedef struct tacit_custom_call {
     const void *node; /* for tacit_custom_int and the like */
 } tacit_custom_call;
 
+typedef struct tacit_builder tacit_builder; /* see "build" below */
+typedef uint32_t tacit_value;               /* a value of a builder; 0: none */
+
+/* One use of a custom operator in a graph that is being transformed. A rule adds nodes with the
+ * builder, which belongs to Tacit: it must be neither finished nor freed, and has no inputs or
+ * outputs to add. */
+typedef struct tacit_custom_rule {
+    const tacit_custom_call *call; /* types and attributes of the node as it was; no data */
+    tacit_builder *builder;
+    const tacit_value *inputs;  /* of the node; 0: absent. For `batch`: the new inputs */
+    const tacit_value *outputs; /* of the node; NULL for `batch` */
+    /* vjp: cotangent of each output. jvp: tangent of each input. 0: zero. NULL for `batch`. */
+    const tacit_value *seeds;
+    const unsigned char *batched; /* batch: 1 for inputs with a leading axis of batch_size */
+    int64_t batch_size;
+    /* To be set. vjp: cotangent of each input, jvp: tangent of each output (0: zero), of that
+     * one's type. batch: every output, with the leading axis. */
+    tacit_value *results;
+} tacit_custom_rule;
+
 /* An operator of the caller's own. The callbacks may be called from any thread that compiles or
  * runs the model, at the same time; the struct must outlive every model that uses it. */
 typedef struct tacit_custom_op {
@@ -72,6 +92,12 @@ typedef struct tacit_custom_op {
     tacit_status (*infer)(void *context, const tacit_custom_call *call, tacit_error *err);
     /* Fills the outputs' data. */
     tacit_status (*run)(void *context, const tacit_custom_call *call, tacit_error *err);
+    /* Rules of the transforms; each may be NULL. Without vjp the operator stops tacit_grad with an
+     * error; without jvp tangents follow from the vjp; without batch the operator runs once for
+     * every entry of the batch. */
+    tacit_status (*vjp)(void *context, const tacit_custom_rule *rule, tacit_error *err);
+    tacit_status (*jvp)(void *context, const tacit_custom_rule *rule, tacit_error *err);
+    tacit_status (*batch)(void *context, const tacit_custom_rule *rule, tacit_error *err);
 } tacit_custom_op;
 
 /* Attributes of the node; `fallback` when absent. */
@@ -81,6 +107,9 @@ TACIT_API double tacit_custom_float(const tacit_custom_call *call, const char *n
                                     double fallback);
 TACIT_API const char *tacit_custom_string(const tacit_custom_call *call, const char *name,
                                           const char *fallback);
+/* The bytes of a text attribute, zeros included, or of a tensor attribute; NULL when absent. */
+TACIT_API const void *tacit_custom_bytes(const tacit_custom_call *call, const char *name,
+                                         size_t *size);
 
 /* ------------------------------------------------------------------------------- load -------- */
 
@@ -132,10 +161,7 @@ TACIT_API void tacit_text_free(char *text);
 
 /* ------------------------------------------------------------------------------ build -------- */
 
-/* A model under construction: values are numbers. Not thread-safe. */
-typedef struct tacit_builder tacit_builder;
-typedef uint32_t tacit_value; /* 0: none (an absent optional input) */
-
+/* A model under construction: values are numbers, 0 an absent optional input. Not thread-safe. */
 TACIT_API TACIT_MUST_USE tacit_status tacit_builder_create(const char *name,
                                                            const tacit_load_options *options,
                                                            tacit_builder **out, tacit_error *err);

@@ -4,14 +4,6 @@
 
 #include "api/internal.h"
 
-struct tacit_builder {
-    tacit_model *model;
-    VEC(ir_value *) values; /* handle k is values[k-1] */
-    ir_node *newest;
-    tacit_status status; /* the first failure; every later call does nothing */
-    tacit_error error;
-};
-
 tacit_status tacit_builder_create(const char *name, const tacit_load_options *options,
                                   tacit_builder **out, tacit_error *err)
 {
@@ -56,9 +48,9 @@ static tacit_value fail(tacit_builder *b, tacit_status status, const char *what,
     return 0;
 }
 
-static tacit_value handle(tacit_builder *b, ir_value *v)
+tacit_value api_builder_handle(tacit_builder *b, ir_value *v)
 {
-    if (!v || !vec_push(&b->model->memory, &b->values, v))
+    if (!v || !vec_push(b->model->graph->memory, &b->values, v))
         return fail(b, TACIT_ERR_MEMORY, "out of memory: building a graph", NULL);
     return b->values.count;
 }
@@ -96,7 +88,7 @@ tacit_value tacit_builder_input(tacit_builder *b, const char *name, tacit_dtype 
         return 0;
     if (!name || ir_value_find(b->model->graph, name))
         return fail(b, TACIT_ERR_ARGUMENT, "an input needs a name of its own, not", name);
-    return handle(b, ir_input_new(b->model->graph, name, &type));
+    return api_builder_handle(b, ir_input_new(b->model->graph, name, &type));
 }
 
 static tacit_value add_constant(tacit_builder *b, const char *name, tacit_dtype dtype, int32_t rank,
@@ -108,7 +100,7 @@ static tacit_value add_constant(tacit_builder *b, const char *name, tacit_dtype 
         return 0;
     if (!ir_type_bytes(&type, &bytes) || (bytes && !data))
         return fail(b, TACIT_ERR_ARGUMENT, "a constant without data or too large:", name);
-    arena *memory = &b->model->memory;
+    arena *memory = b->model->graph->memory;
     ir_tensor *t = copy ? ir_tensor_new(memory, dtype, &type.shape) : ARENA_NEW(memory, ir_tensor);
     if (!t)
         return fail(b, TACIT_ERR_MEMORY, "out of memory: a constant", name);
@@ -116,7 +108,7 @@ static tacit_value add_constant(tacit_builder *b, const char *name, tacit_dtype 
         memcpy(t->data, data, bytes);
     else
         *t = ir_tensor_view(dtype, &type.shape, data);
-    return handle(b, ir_constant_new(b->model->graph, name ? name : "c", t));
+    return api_builder_handle(b, ir_constant_new(b->model->graph, name ? name : "c", t));
 }
 
 tacit_value tacit_builder_constant(tacit_builder *b, const char *name, tacit_dtype dtype,
@@ -170,7 +162,7 @@ tacit_value tacit_builder_node(tacit_builder *b, const char *op, uint32_t n_inpu
     b->newest = n;
     tacit_value first = 0;
     for (uint32_t i = 0; i < n_outputs; i++) {
-        tacit_value v = handle(b, n->outputs[i]);
+        tacit_value v = api_builder_handle(b, n->outputs[i]);
         if (outputs)
             outputs[i] = v;
         first = i ? first : v;

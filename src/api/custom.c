@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Custom operators: a caller's callbacks behind an ordinary op row. */
+#include <string.h>
+
 #include "api/internal.h"
+#include "op/diff.h"
 
 /* The row comes first, so that a node's op leads to the caller's struct. */
 typedef struct custom_row {
     op_def row;
     const tacit_custom_op *op;
+    const op_registry *registry; /* all of the caller's operators: rules may use each other's */
 } custom_row;
 
 enum { MOST = 16 }; /* inputs or outputs of one operator */
@@ -69,6 +73,156 @@ static tacit_status custom_eval(op_eval *c)
     return op->run(op->context, &call, c->err);
 }
 
+/* --- rules of the transforms ------------------------------------------------------------------ */
+
+typedef tacit_status rule_fn(void *context, const tacit_custom_rule *rule, tacit_error *err);
+
+/* One call of a rule: a builder on the transformed graph, and numbers for what it may use. */
+typedef struct rule_call {
+    tacit_model model; /* nothing but the graph and the registry */
+    tacit_builder builder;
+    tacit_tensor in_types[MOST], out_types[MOST];
+    tacit_value inputs[MOST], outputs[MOST], seeds[MOST], results[MOST];
+    unsigned char batched[MOST];
+    tacit_custom_call call;
+    tacit_custom_rule rule;
+    uint32_t nodes, ports; /* of the graph, before the rule */
+} rule_call;
+
+static tacit_value number(rule_call *r, ir_value *v)
+{
+    return v ? api_builder_handle(&r->builder, v) : 0;
+}
+
+static void open_rule(rule_call *r, ir_graph *g, const ir_node *node)
+{
+    *r = (rule_call){.nodes = g->nodes.count, .ports = g->inputs.count + g->outputs.count};
+    r->model.graph = g;
+    r->model.registry = *((const custom_row *)node->op)->registry;
+    r->builder.model = &r->model;
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        if (node->inputs[i])
+            as_tensor(&node->inputs[i]->type, NULL, &r->in_types[i]);
+    for (uint32_t i = 0; i < node->n_outputs; i++)
+        if (node->outputs[i])
+            as_tensor(&node->outputs[i]->type, NULL, &r->out_types[i]);
+    r->call = (tacit_custom_call){r->in_types, node->n_inputs, r->out_types, node->n_outputs, node};
+    r->rule = (tacit_custom_rule){.call = &r->call,
+                                  .builder = &r->builder,
+                                  .inputs = r->inputs,
+                                  .outputs = r->outputs,
+                                  .seeds = r->seeds,
+                                  .results = r->results};
+}
+
+/* Calls the rule; what it built is inferred, and result i goes to results[i] (NULL: zero). */
+static tacit_status run_rule(rule_call *r, rule_fn *fn, const char *name, uint32_t n,
+                             ir_value **results, tacit_error *err)
+{
+    const ir_node *node = r->call.node;
+    const tacit_custom_op *op = op_of(node);
+    ir_graph *g = r->model.graph;
+    tacit_status status = fn(op->context, &r->rule, err);
+    if (status == TACIT_OK && r->builder.status != TACIT_OK) {
+        status = r->builder.status;
+        if (err)
+            *err = r->builder.error;
+    }
+    if (status == TACIT_OK && g->inputs.count + g->outputs.count != r->ports)
+        status = error_set(err, TACIT_ERR_ARGUMENT, "added inputs or outputs to the graph");
+    for (uint32_t i = r->nodes; status == TACIT_OK && i < g->nodes.count; i++)
+        status = op_infer_node(g, g->nodes.data[i], err);
+    for (uint32_t i = 0; status == TACIT_OK && i < n; i++) {
+        if (r->results[i] > r->builder.values.count)
+            status =
+                error_set(err, TACIT_ERR_ARGUMENT, "result %u is not a value of the builder", i);
+        else
+            results[i] = r->results[i] ? r->builder.values.data[r->results[i] - 1] : NULL;
+    }
+    if (status == TACIT_OK)
+        return TACIT_OK;
+    return error_context(err, status, "node '%s' (%s.%s): its %s rule", node->name, op->domain,
+                         op->name, name);
+}
+
+static tacit_status check_result(const ir_node *node, const char *rule, uint32_t i,
+                                 const ir_value *have, const ir_type *want, tacit_error *err)
+{
+    char a[IR_SHAPE_TEXT], b[IR_SHAPE_TEXT];
+    if (!have ||
+        (have->type.dtype == want->dtype && ir_shape_equal(&have->type.shape, &want->shape)))
+        return TACIT_OK;
+    return error_set(err, TACIT_ERR_SHAPE,
+                     "node '%s': its %s rule gave %s%s for result %u, not %s%s", node->name, rule,
+                     tacit_dtype_text(have->type.dtype), ir_shape_text(&have->type.shape, a), i,
+                     tacit_dtype_text(want->dtype), ir_shape_text(&want->shape, b));
+}
+
+static tacit_status custom_vjp(op_diff *c)
+{
+    const ir_node *n = c->node;
+    rule_call r;
+    open_rule(&r, c->graph, n);
+    for (uint32_t i = 0; i < n->n_inputs; i++)
+        r.inputs[i] = number(&r, n->inputs[i]);
+    for (uint32_t i = 0; i < n->n_outputs; i++) {
+        r.outputs[i] = number(&r, n->outputs[i]);
+        r.seeds[i] = number(&r, c->out_grad[i]);
+    }
+    c->status = run_rule(&r, op_of(n)->vjp, "vjp", n->n_inputs, c->in_grad, c->err);
+    for (uint32_t i = 0; c->status == TACIT_OK && i < n->n_inputs; i++)
+        if (n->inputs[i])
+            c->status = check_result(n, "vjp", i, c->in_grad[i], &n->inputs[i]->type, c->err);
+    return c->status;
+}
+
+static tacit_status custom_jvp(op_diff *c)
+{
+    const ir_node *n = c->node;
+    rule_call r;
+    open_rule(&r, c->graph, n);
+    for (uint32_t i = 0; i < n->n_inputs; i++) {
+        r.inputs[i] = number(&r, n->inputs[i]);
+        r.seeds[i] = number(&r, c->in_tangent[i]);
+    }
+    for (uint32_t i = 0; i < n->n_outputs; i++)
+        r.outputs[i] = number(&r, n->outputs[i]);
+    c->status = run_rule(&r, op_of(n)->jvp, "jvp", n->n_outputs, c->out_tangent, c->err);
+    for (uint32_t i = 0; c->status == TACIT_OK && i < n->n_outputs; i++)
+        if (n->outputs[i])
+            c->status = check_result(n, "jvp", i, c->out_tangent[i], &n->outputs[i]->type, c->err);
+    return c->status;
+}
+
+static tacit_status custom_batch(op_batch *c)
+{
+    const ir_node *n = c->node;
+    rule_call r;
+    open_rule(&r, c->build.graph, n);
+    r.rule.outputs = r.rule.seeds = NULL;
+    r.rule.batched = r.batched;
+    r.rule.batch_size = c->size;
+    for (uint32_t i = 0; i < n->n_inputs; i++) {
+        r.inputs[i] = number(&r, c->in[i]);
+        r.batched[i] = c->batched[i];
+    }
+    tacit_error *err = c->build.err;
+    TRY(run_rule(&r, op_of(n)->batch, "batch", n->n_outputs, c->out, err));
+    for (uint32_t i = 0; i < n->n_outputs; i++) {
+        if (!n->outputs[i])
+            continue;
+        ir_type want = n->outputs[i]->type;
+        memmove(want.shape.dims + 1, want.shape.dims, (size_t)want.shape.rank * sizeof(int64_t));
+        want.shape.dims[0] = c->size;
+        want.shape.rank++;
+        if (!c->out[i])
+            return error_set(err, TACIT_ERR_ARGUMENT,
+                             "node '%s': its batch rule left output %u out", n->name, i);
+        TRY(check_result(n, "batch", i, c->out[i], &want, err));
+    }
+    return TACIT_OK;
+}
+
 static tacit_status check(const tacit_custom_op *op, uint32_t i, tacit_error *err)
 {
     if (!op || !op->name || !*op->name || !op->domain || !*op->domain || !op->infer || !op->run)
@@ -96,6 +250,7 @@ tacit_status api_custom_register(tacit_model *m, const tacit_load_options *optio
         if (!r)
             return error_memory(err, "custom operators");
         r->op = op;
+        r->registry = &m->registry;
         r->row = (op_def){.name = op->name,
                           .domain = op->domain,
                           .min_in = (int8_t)op->min_inputs,
@@ -103,7 +258,10 @@ tacit_status api_custom_register(tacit_model *m, const tacit_load_options *optio
                           .min_out = (int8_t)op->n_outputs,
                           .max_out = (int8_t)op->n_outputs,
                           .infer = custom_infer,
-                          .eval = custom_eval};
+                          .eval = custom_eval,
+                          .vjp = op->vjp ? custom_vjp : NULL,
+                          .jvp = op->jvp ? custom_jvp : NULL,
+                          .batch = op->batch ? custom_batch : NULL};
         rows[i] = &r->row;
     }
     m->registry = (op_registry){rows, n};
@@ -124,4 +282,18 @@ const char *tacit_custom_string(const tacit_custom_call *call, const char *name,
                                 const char *fallback)
 {
     return ir_attr_string(call->node, name, fallback);
+}
+
+const void *tacit_custom_bytes(const tacit_custom_call *call, const char *name, size_t *size)
+{
+    const ir_attr *a = ir_attr_find(call->node, name);
+    *size = 0;
+    if (a && a->kind == IR_ATTR_STRING) {
+        *size = a->s.length;
+        return a->s.data;
+    }
+    if (!a || a->kind != IR_ATTR_TENSOR)
+        return NULL;
+    *size = a->tensor->bytes;
+    return a->tensor->data;
 }

@@ -36,6 +36,16 @@ void api_model_drop_pages(void *model, const void *data, size_t bytes);
 /* A value of `g` as a port; strings stay owned by the graph. */
 void api_port(const ir_graph *g, const ir_value *v, tacit_port *out);
 
+struct tacit_builder {
+    tacit_model *model;
+    VEC(ir_value *) values; /* handle k is values[k-1] */
+    ir_node *newest;
+    tacit_status status; /* the first failure; every later call does nothing */
+    tacit_error error;
+};
+/* The number of a value that already stands in the builder's graph; 0 after a failure. */
+tacit_value api_builder_handle(tacit_builder *b, ir_value *v);
+
 /* A copy of the model's graph with these sizes, sorted and inferred. */
 tacit_status api_bound_graph(const tacit_model *model, const tacit_dim *dims, uint32_t n_dims,
                              arena *memory, ir_graph **out, tacit_error *err);
