@@ -33,8 +33,17 @@ typedef struct tacit_session tacit_session;
 /* "0.1.0" */
 TACIT_API const char *tacit_version(void);
 
+/* Values are tensors; ONNX has sequences, optionals and maps too. */
+typedef enum tacit_kind {
+    TACIT_KIND_TENSOR,
+    TACIT_KIND_SEQUENCE, /* items: tensors of one element type */
+    TACIT_KIND_OPTIONAL, /* items: none, or one tensor or sequence */
+    TACIT_KIND_MAP       /* items: a tensor of keys and one of values, equally long */
+} tacit_kind;
+
 /* A tensor: dense, row-major. For outputs whose shape only the data can tell, pass data NULL: Tacit
- * fills in the shape and lends memory that lives until the session's next run. */
+ * fills in the shape and lends memory that lives until the session's next run. Values of other
+ * kinds are always lent. An optional input may also be given as the value itself. */
 typedef struct tacit_tensor {
     const char *name; /* NULL: by position */
     tacit_dtype dtype;
@@ -42,6 +51,9 @@ typedef struct tacit_tensor {
     int64_t dims[TACIT_MAX_RANK];
     void *data;
     size_t bytes;
+    tacit_kind kind;
+    struct tacit_tensor *items; /* of kinds other than a tensor */
+    uint32_t n_items;
 } tacit_tensor;
 
 /* Element of a tensor of strings. */
@@ -145,6 +157,7 @@ typedef struct tacit_port {
     int64_t dims[TACIT_MAX_RANK];
     const char *dim_names[TACIT_MAX_RANK];
     size_t bytes; /* of a fully known shape, else 0 */
+    tacit_kind kind;
 } tacit_port;
 
 TACIT_API uint32_t tacit_model_input_count(const tacit_model *model);

@@ -65,9 +65,16 @@ struct tacit_session {
     prog_session *run;
     uint64_t runs;
     uint64_t *seen, *seen_output; /* by input, output: the run it was last given for */
+    arena lent;                   /* lists of items of the last run, in and out */
     tacit_watch watch;
     void *watch_context;
 };
+
+/* The caller's value as one of `kind`; the bytes stay his, lists go into `memory`. */
+tacit_status api_value_in(const tacit_tensor *t, ir_kind kind, const char *name, arena *memory,
+                          ir_tensor *out, tacit_error *err);
+/* What came out, lent to the caller; t->name stays. */
+tacit_status api_value_out(const ir_tensor *r, arena *memory, tacit_tensor *t, tacit_error *err);
 
 void api_program_retain(const tacit_program *program);
 void api_program_release(const tacit_program *program);

@@ -200,7 +200,15 @@ void tacit_text_free(char *text)
 
 void api_port(const ir_graph *g, const ir_value *v, tacit_port *out)
 {
-    *out = (tacit_port){.name = v->name, .dtype = v->type.dtype, .rank = v->type.shape.rank};
+    static const tacit_kind kinds[] = {[IR_TENSOR] = TACIT_KIND_TENSOR,
+                                       [IR_SEQUENCE] = TACIT_KIND_SEQUENCE,
+                                       [IR_OPTIONAL] = TACIT_KIND_OPTIONAL,
+                                       [IR_OPTIONAL_SEQUENCE] = TACIT_KIND_OPTIONAL,
+                                       [IR_MAP] = TACIT_KIND_MAP};
+    *out = (tacit_port){.name = v->name,
+                        .dtype = v->type.dtype,
+                        .rank = v->type.shape.rank,
+                        .kind = kinds[v->type.kind]};
     for (int32_t i = 0; i < out->rank; i++) {
         int64_t d = v->type.shape.dims[i];
         out->dims[i] = d >= 0 ? d : -1;

@@ -16,6 +16,7 @@ tacit_status tacit_session_create(const tacit_program *program, tacit_session **
     if (!s)
         return error_memory(err, "a session");
     s->program = program;
+    arena_init(&s->lent, allocator);
     api_program_retain(program);
     tacit_status status = prog_session_create(program->prog, &s->run, err);
     if (status == TACIT_OK) {
@@ -38,6 +39,7 @@ void tacit_session_free(tacit_session *session)
         return;
     const tacit_program *program = session->program;
     prog_session_free(session->run);
+    arena_free(&session->lent);
     mem_release(&program->model->allocator, session, sizeof *session);
     api_program_release(program);
 }
@@ -94,20 +96,10 @@ static tacit_status set_input(tacit_session *s, const tacit_tensor *t, uint32_t 
     const char *name = s->program->graph->inputs.data[i]->name;
     if (s->seen[i] == s->runs)
         return error_set(err, TACIT_ERR_ARGUMENT, "input '%s' is given twice", name);
-    if (t->rank < 0 || t->rank > TACIT_MAX_RANK)
-        return error_set(err, TACIT_ERR_ARGUMENT, "input '%s' has rank %d", name, t->rank);
-    ir_type type = ir_type_tensor(t->dtype, t->rank, t->dims);
-    ir_tensor tensor = {.kind = IR_TENSOR, .dtype = t->dtype, .shape = type.shape};
+    ir_tensor tensor;
+    ir_kind kind = s->program->graph->inputs.data[i]->type.kind;
+    TRY(api_value_in(t, kind, name, &s->lent, &tensor, err));
     TRY(prog_check_input(s->program->prog, i, &tensor, err));
-    size_t bytes;
-    if (!ir_type_bytes(&type, &bytes))
-        return error_set(err, TACIT_ERR_SHAPE, "input '%s' has an impossible shape", name);
-    if (t->bytes < bytes || (bytes && !t->data))
-        return error_set(err, TACIT_ERR_ARGUMENT, "input '%s' needs %zu bytes, but %zu are given",
-                         name, bytes, t->data ? t->bytes : 0);
-    tensor.data = t->data;
-    tensor.bytes = bytes;
-    tensor.present = true;
     prog_set_input(s->run, i, &tensor);
     s->seen[i] = s->runs;
     return TACIT_OK;
@@ -224,8 +216,7 @@ static tacit_status give_output(tacit_session *s, tacit_tensor *t, uint32_t posi
     const ir_tensor *r = &s->run->results[i];
     const char *name = s->program->prog->output_names[i];
     if (r->kind != IR_TENSOR)
-        return error_set(err, TACIT_ERR_UNSUPPORTED,
-                         "output '%s' is not a tensor: this interface cannot return it", name);
+        return api_value_out(r, &s->lent, t, err);
     bool tail = s->program->prog->output_in_tail[i];
     if (tail && t->data && t->bytes < r->bytes)
         return error_set(err, TACIT_ERR_ARGUMENT, "output '%s' needs %zu bytes, but %zu are given",
@@ -248,6 +239,7 @@ tacit_status tacit_run(tacit_session *session, const tacit_tensor *inputs, uint3
     if (!session || (n_inputs && !inputs) || (n_outputs && !outputs))
         return error_set(err, TACIT_ERR_ARGUMENT, "tacit_run: a required argument is NULL");
     session->runs++;
+    arena_free(&session->lent);
     TRY(set_inputs(session, inputs, n_inputs, err));
     TRY(set_outputs(session, outputs, n_outputs, err));
     TRY(prog_run(session->run, err));
