@@ -328,11 +328,18 @@ typedef enum tacit_plan_goal {
     TACIT_PLAN_MIN_TIME /* leave room for tasks to overlap */
 } tacit_plan_goal;
 
+struct tacit_task_runtime;
+
 typedef struct tacit_compile_options {
     const tacit_dim *dims; /* values of symbolic dimensions */
     uint32_t n_dims;
     tacit_executor executor;
     uint32_t threads; /* TACIT_EXEC_TASKS: 0 means all */
+    /* TACIT_EXEC_TASKS: workers made by tacit_task_create (tacit/task.h), shared by any number of
+     * programs, which they must outlive; their number counts, not `threads`. NULL: workers of the
+     * program's own, which all its sessions share. Either way sessions may run at the same time:
+     * one has the workers, the others run on their callers' threads. */
+    struct tacit_task_runtime *workers;
     tacit_validate validate;
     tacit_plan_goal plan;
     const char *const *disabled_passes; /* by name; "all" switches every optional pass off */

@@ -324,7 +324,9 @@ TACIT_API TACIT_MUST_USE tacit_status tacit_task_graph_add(tacit_task_graph *gra
 TACIT_API TACIT_MUST_USE tacit_status tacit_task_graph_seal(tacit_task_graph *graph,
                                                             tacit_error *err);
 /* Runs every node once, on the calling thread and the workers; returns when all are done. Any
- * thread, one run per runtime at a time, and nothing submitted may be in flight. */
+ * thread. Nothing submitted may be in flight. Graphs of one runtime may be run at the same time
+ * from several threads: while the workers are with one, the others run on their callers alone,
+ * except that a graph with ACCELERATOR nodes is then refused with TACIT_ERR_STATE. */
 TACIT_API TACIT_MUST_USE tacit_status tacit_task_graph_run(tacit_task_runtime *rt,
                                                            tacit_task_graph *graph,
                                                            tacit_error *err);
@@ -343,12 +345,16 @@ TACIT_API TACIT_MUST_USE tacit_status tacit_task_graph_prioritise(tacit_task_gra
 TACIT_API TACIT_MUST_USE tacit_status tacit_task_graph_measure(tacit_task_runtime *rt,
                                                                tacit_task_graph *graph,
                                                                tacit_error *err);
+/* The next `runs` runs measure what nodes cost, on whichever worker; the last one prioritises. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_task_graph_learn(tacit_task_graph *graph, uint32_t runs,
+                                                             tacit_error *err);
 TACIT_API uint32_t tacit_task_graph_cost(const tacit_task_graph *graph, uint32_t node); /* ns */
 TACIT_API uint32_t tacit_task_graph_nodes(const tacit_task_graph *graph);
 TACIT_API uint64_t tacit_task_graph_edges(const tacit_task_graph *graph);
 
 /* Between these two calls submit records instead of running: same checks, same dependences,
- * outputs get places in memory that belongs to the graph. The result is sealed. */
+ * outputs get places in memory that belongs to the graph. The result is sealed. ACCELERATOR tasks
+ * are launched anew by every run, each time with another token, and complete by it as ever. */
 TACIT_API TACIT_MUST_USE tacit_status tacit_task_record_begin(tacit_task_runtime *rt,
                                                               tacit_error *err);
 TACIT_API TACIT_MUST_USE tacit_status tacit_task_record_end(tacit_task_runtime *rt,

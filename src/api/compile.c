@@ -75,6 +75,7 @@ static tacit_status compile(tacit_program *p, const tacit_compile_options *o, ta
                             .plan = o->plan,
                             .validate = o->validate,
                             .threads = o->threads,
+                            .workers = o->workers,
                             .allocator = &p->model->allocator,
                             .log = &p->log,
                             .drop_pages = api_model_drop_pages,

@@ -20,6 +20,7 @@ typedef struct prog_options {
     tacit_plan_goal plan;
     tacit_validate validate;
     uint32_t threads;
+    struct tacit_task_runtime *workers; /* NULL: the program makes its own */
     const tacit_allocator *allocator;
     const tacit_log *log;
     /* Told when a mapped weight was packed and will not be read again. May be NULL. */

@@ -11,6 +11,7 @@ enum {
     SERIAL_NS = 60 * 1000, /* programs shorter than this run on the calling thread */
     WORTH_NS = 1000,       /* … and so do those whose thunks are on average shorter than this */
     CHUNKS_PER_THREAD = 4,
+    LEARNING_RUNS = 2, /* the first is cold */
     NO_TASK = UINT32_MAX,
 };
 
@@ -26,10 +27,10 @@ struct prog_tasks {
     VEC(uint32_t) deps;
     uint32_t threads;
     bool serial; /* too small to be worth it */
+    tacit_task_runtime *runtime, *own;
 };
 
 struct prog_task_run {
-    tacit_task_runtime *runtime;
     tacit_task_graph *graph;
 };
 
@@ -358,18 +359,42 @@ static tacit_status build_all(builder *b)
     return TACIT_OK;
 }
 
+/* Graphs are all these workers run: the rings for submitted tasks can be tiny. */
+static tacit_status make_workers(const prog_program *p, struct prog_tasks *t, tacit_error *err)
+{
+    t->runtime = p->options.workers;
+    if (t->runtime)
+        return TACIT_OK;
+    tacit_task_config config = {.threads = t->threads,
+                                .window = 16,
+                                .heap_bytes = 4096,
+                                .dependences = 64,
+                                .records = 64,
+                                .allocator = p->allocator};
+    TRY(tacit_task_create(&config, &t->own, err));
+    t->runtime = t->own;
+    return TACIT_OK;
+}
+
 tacit_status prog_tasks_build(prog_program *p, tacit_error *err)
 {
     struct prog_tasks *t = ARENA_NEW(&p->memory, struct prog_tasks);
     if (!t)
         return error_memory(err, "the task graph");
-    t->threads = p->options.threads ? p->options.threads : cpu_count();
+    p->tasks = t;
+    t->threads = p->options.workers   ? tacit_task_threads(p->options.workers)
+                 : p->options.threads ? p->options.threads
+                                      : cpu_count();
     builder b = {.p = p, .t = t, .err = err};
     arena_init(&b.scratch, p->allocator);
     tacit_status status = build_all(&b);
     arena_free(&b.scratch);
-    p->tasks = t;
-    return status;
+    return status == TACIT_OK && !t->serial ? make_workers(p, t, err) : status;
+}
+
+void prog_tasks_free(prog_program *p)
+{
+    tacit_task_destroy(p->tasks->own);
 }
 
 static tacit_status copy_graph(prog_session *s, struct prog_task_run *run, tacit_error *err)
@@ -402,17 +427,14 @@ tacit_status prog_tasks_open(prog_session *s, tacit_error *err)
     if (!run)
         return error_memory(err, "a session");
     s->task_run = run;
-    tacit_task_config config = {.threads = t->threads, .allocator = s->program->allocator};
-    TRY(tacit_task_create(&config, &run->runtime, err));
-    TRY(tacit_task_graph_create(run->runtime, &run->graph, err));
-    return copy_graph(s, run, err);
+    TRY(tacit_task_graph_create(t->runtime, &run->graph, err));
+    TRY(copy_graph(s, run, err));
+    return tacit_task_graph_learn(run->graph, LEARNING_RUNS, err);
 }
 
 void prog_tasks_close(prog_session *s)
 {
-    if (s->task_run->graph)
-        tacit_task_graph_destroy(s->task_run->graph);
-    tacit_task_destroy(s->task_run->runtime);
+    tacit_task_graph_destroy(s->task_run->graph);
     s->task_run = NULL;
 }
 
@@ -423,10 +445,10 @@ uint32_t prog_tasks_count(const prog_program *p)
 
 tacit_status prog_tasks_run(prog_session *s, tacit_error *err)
 {
-    return tacit_task_graph_run(s->task_run->runtime, s->task_run->graph, err);
+    return tacit_task_graph_run(s->program->tasks->runtime, s->task_run->graph, err);
 }
 
 tacit_task_runtime *prog_tasks_runtime(const prog_session *s)
 {
-    return s->task_run ? s->task_run->runtime : NULL;
+    return s->task_run ? s->program->tasks->runtime : NULL;
 }

@@ -7,15 +7,17 @@
 #include "prog/program.h"
 #include "tacit/task.h"
 
-/* Cuts the thunks into tasks and finds their dependences. */
+/* Cuts the thunks into tasks, finds their dependences, and starts the workers that all sessions
+ * share, unless the options name some. */
 tacit_status prog_tasks_build(prog_program *p, tacit_error *err);
-/* The session's workers and its copy of the graph. */
+void prog_tasks_free(prog_program *p);
+/* The session's copy of the graph. */
 tacit_status prog_tasks_open(prog_session *s, tacit_error *err);
 void prog_tasks_close(prog_session *s);
 tacit_status prog_tasks_run(prog_session *s, tacit_error *err);
 /* Tasks and joins; 0 when the program is too small and runs serially. */
 uint32_t prog_tasks_count(const prog_program *p);
-/* The session's workers, for traces; NULL when it runs serially. */
+/* The workers, for traces; NULL when the session runs serially. */
 tacit_task_runtime *prog_tasks_runtime(const prog_session *s);
 
 #endif

@@ -188,7 +188,7 @@ static void release_all(runtime *rt)
 
 static void stop_workers(runtime *rt, uint32_t started)
 {
-    STORE(&rt->stop, true, memory_order_seq_cst);
+    STORE(&rt->stop, true, RELAXED); /* carries nothing; RING shows it to sleepers */
     task_wake_all(rt);
     for (uint32_t i = 1; i < started; i++)
         pthread_join(rt->workers[i].thread, NULL);
@@ -293,7 +293,7 @@ void tacit_task_destroy(tacit_task_runtime *rt)
     rt->owner = pthread_self();
     task_record_cancel(rt);
     (void)!tacit_task_wait_all(rt, NULL);
-    while (LOAD(&rt->foreign_inside, memory_order_acquire))
+    while (LOAD(&rt->foreign_inside, MO_LEFT))
         TASK_PAUSE();
     stop_workers(rt, rt->threads);
     release_all(rt);

@@ -111,36 +111,41 @@ static void find_priorities(tacit_task_graph *g)
     }
 }
 
-/* Ascending priority: the last successor made ready is the one run next. */
-static void order_successors(tacit_task_graph *g, uint32_t *list, uint32_t count)
+/* Whether node `a` shall run before `b`: longer path first, then the earlier node. */
+static bool before(const tacit_task_graph *g, uint32_t a, uint32_t b)
 {
-    for (uint32_t i = 1; i < count; i++) {
-        uint32_t node = list[i], at = i;
-        uint64_t priority = g->info.data[node].priority;
-        /* Equal priorities: the earlier node goes last and so runs first. */
-        while (at > 0 && g->info.data[list[at - 1]].priority >= priority &&
-               !(g->info.data[list[at - 1]].priority == priority && list[at - 1] > node)) {
-            list[at] = list[at - 1];
-            at--;
-        }
-        list[at] = node;
+    uint64_t p = g->info.data[a].priority, q = g->info.data[b].priority;
+    return p != q ? p > q : a < b;
+}
+
+static void sift(const tacit_task_graph *g, uint32_t *list, uint32_t at, uint32_t count)
+{
+    uint32_t node = list[at];
+    for (uint32_t child; (child = 2 * at + 1) < count; at = child) {
+        if (child + 1 < count && before(g, list[child + 1], list[child]))
+            child++;
+        if (!before(g, list[child], node))
+            break;
+        list[at] = list[child];
+    }
+    list[at] = node;
+}
+
+/* In place, because a graph that has learnt sorts between two runs: what runs last comes first. The
+ * last successor made ready is the one run next. */
+static void sort_rising(const tacit_task_graph *g, uint32_t *list, uint32_t count)
+{
+    for (uint32_t i = count / 2; i-- > 0;)
+        sift(g, list, i, count);
+    for (uint32_t end = count; end-- > 1;) {
+        uint32_t node = list[0];
+        list[0] = list[end];
+        list[end] = node;
+        sift(g, list, 0, end);
     }
 }
 
-static int by_priority(const void *a, const void *b, void *context)
-{
-    const tacit_task_graph *g = context;
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    uint64_t p = g->info.data[x].priority, q = g->info.data[y].priority;
-    return p > q ? -1 : p < q ? 1 : x < y ? -1 : x > y;
-}
-
-static int by_priority_rising(const void *a, const void *b, void *context)
-{
-    return by_priority(b, a, context);
-}
-
-static void prioritise(tacit_task_graph *g)
+void task_graph_order(tacit_task_graph *g)
 {
     find_priorities(g);
     for (uint32_t i = 0; i < g->count; i++) {
@@ -148,12 +153,14 @@ static void prioritise(tacit_task_graph *g)
         uint32_t *list = n->successor_count <= TASK_INLINE_SUCCESSORS
                              ? n->successors
                              : g->adjacent + n->successors[0];
-        if (n->successor_count > 64)
-            qsort_r(list, n->successor_count, sizeof *list, by_priority_rising, g);
-        else
-            order_successors(g, list, n->successor_count);
+        sort_rising(g, list, n->successor_count);
     }
-    qsort_r(g->roots, g->root_count, sizeof *g->roots, by_priority, g);
+    sort_rising(g, g->roots, g->root_count);
+    for (uint32_t i = 0; i < g->root_count / 2; i++) { /* roots are taken from the front */
+        uint32_t node = g->roots[i];
+        g->roots[i] = g->roots[g->root_count - 1 - i];
+        g->roots[g->root_count - 1 - i] = node;
+    }
 }
 
 static void fill_successors(tacit_task_graph *g, const uint32_t *list, const uint32_t *first)
@@ -209,7 +216,7 @@ static bool build(tacit_task_graph *g)
             g->adjacent[first[g->deps.data[info->first_dep + k] + 1]++] = i;
     }
     fill_successors(g, g->adjacent, first);
-    prioritise(g);
+    task_graph_order(g);
     return true;
 }
 
@@ -261,7 +268,7 @@ tacit_status tacit_task_graph_prioritise(tacit_task_graph *g, tacit_error *err)
 {
     if (!g->sealed)
         return error_set(err, TACIT_ERR_STATE, "the graph is not sealed");
-    prioritise(g);
+    task_graph_order(g);
     return TACIT_OK;
 }
 

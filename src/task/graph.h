@@ -11,7 +11,8 @@ enum { TASK_INLINE_SUCCESSORS = 6 };
 enum task_node_flags {
     TASK_NODE_CALL = 1, /* args is a task_recorded */
     TASK_NODE_PREDICATED = 2,
-    TASK_NODE_JOIN = 4, /* nothing to run */
+    TASK_NODE_JOIN = 4,  /* nothing to run */
+    TASK_NODE_ASYNC = 8, /* a CALL that is over when its token comes back */
 };
 
 typedef struct task_node {
@@ -37,7 +38,8 @@ typedef struct task_node_info {
     const char *name;
     uint32_t first_dep, dep_count; /* in the graph's deps */
     uint32_t cost_ns, home;
-    uint64_t priority; /* longest path to an exit */
+    uint64_t priority;              /* longest path to an exit */
+    struct task_recorded *recorded; /* of a CALL */
 } task_node_info;
 
 typedef struct task_recorded {
@@ -45,6 +47,10 @@ typedef struct task_recorded {
     void *user;
     tacit_task_value *values;
     uint32_t count, node;
+    /* of asynchronous kernels, see async.c */
+    _Atomic uint64_t token; /* while it is out */
+    uint32_t next;          /* in the list of those that came back: node plus one */
+    uint8_t status;
 } task_recorded;
 
 /* One use of the caller's memory by a recorded task. */
@@ -81,13 +87,23 @@ struct tacit_task_graph {
     bool named;          /* nodes know their names' numbers in traces */
     uint32_t trace_base; /* number of node 0 in the trace of this run */
     _Atomic uint64_t first_failure;
+    uint32_t async_count;
+    uint32_t learning;  /* runs yet that measure what nodes cost */
+    _Atomic bool inuse; /* by a run */
 };
+
+/* A kernel's status when it is not over yet. */
+#define TASK_OUT 0xffu
 
 bool task_calendar_build(tacit_task_graph *g); /* false: out of memory */
 bool task_calendar_ready(const tacit_task_graph *g, const task_worker *w); /* its next node */
 bool task_calendar_work(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g);
-/* replay.c: run a node's kernel; a failure goes to its successors. */
+void task_graph_order(tacit_task_graph *g); /* graph.c: priorities, and lists in their order */
+/* replay.c: run a node's kernel to its end; a failure goes to its successors. */
 void task_graph_node(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g, uint32_t index);
+/* async.c */
+uint8_t task_async_launch(tacit_task_runtime *rt, const task_worker *w, task_recorded *r);
+uint32_t task_async_take(tacit_task_runtime *rt); /* first of the list, taken whole; 0: none */
 
 static inline const uint32_t *task_successors(const tacit_task_graph *g, const task_node *n)
 {

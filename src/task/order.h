@@ -25,7 +25,21 @@
     ROW(LOOK, seq_cst)  /* ... and both sides' looks: one sees the other */                        \
     ROW(TAKE, seq_cst)  /* deque: the exchange of the top */                                       \
     ROW(DONE, release)  /* executed counters: kernel writes, to wait_all */                        \
-    ROW(WAIT, acquire)
+    ROW(WAIT, acquire)                                                                             \
+    ROW(ANNOUNCE, seq_cst) /* graph runs: a helper says that it comes, ... */                      \
+    ROW(CHECK, seq_cst)    /* ... then looks whether there still is a run */                       \
+    ROW(CLOSE, seq_cst)    /* the caller ends the run, ... */                                      \
+    ROW(LEFT, seq_cst)     /* ... then looks whether somebody is inside */                         \
+    ROW(LEAVE, release)    /* a helper's last access, to the caller */                             \
+    ROW(OPEN, seq_cst)     /* the run's set-up, to helpers */                                      \
+    ROW(COUNT, release)    /* finished nodes' writes, ... */                                       \
+    ROW(OVER, acquire)     /* ... to the caller */                                                 \
+    ROW(ENTER, acquire)    /* one run after the other: what the one before left behind */          \
+    ROW(EXIT, release)                                                                             \
+    ROW(RING, release)  /* sleepers' event: work published before the call, ... */                 \
+    ROW(HEAR, acquire)  /* ... to a sleeper's last look */                                         \
+    ROW(FENCE, seq_cst) /* between announcing sleep and that look; between publishing and looking  \
+                           for sleepers */
 
 enum {
 #define TASK_ORDER_NAME(name, order) MO_##name = memory_order_##order,

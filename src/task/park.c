@@ -33,7 +33,7 @@ bool task_park_setup(void)
 
 static void barrier_for_all(const tacit_task_runtime *rt)
 {
-    atomic_thread_fence(memory_order_seq_cst);
+    atomic_thread_fence(MO_FENCE);
     if (rt->asymmetric)
         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 }
@@ -56,9 +56,9 @@ static bool work_visible(tacit_task_runtime *rt, const task_worker *w)
 
 void task_worker_sleep(tacit_task_runtime *rt, task_worker *w)
 {
-    uint32_t before = atomic_fetch_add_explicit(&rt->sleepers, 1, memory_order_seq_cst);
+    uint32_t before = atomic_fetch_add_explicit(&rt->sleepers, 1, RELAXED);
     barrier_for_all(rt);
-    uint32_t event = LOAD(&rt->event, memory_order_acquire);
+    uint32_t event = LOAD(&rt->event, MO_HEAR);
     /* A surplus worker sleeps although there is work: others have the CPUs. */
     bool sleep = before < rt->surplus ? !LOAD(&rt->stop, RELAXED) : !work_visible(rt, w);
     if (sleep) {
@@ -71,22 +71,23 @@ void task_worker_sleep(tacit_task_runtime *rt, task_worker *w)
         if (UNLIKELY(task_tracing(rt) >= 2))
             task_trace_add(&w->trace, task_ticks(), TASK_EV_WAKE, 0, 0, 0);
     }
-    atomic_fetch_sub_explicit(&rt->sleepers, 1, memory_order_seq_cst);
-    /* From here on this worker looks for work itself, so whatever was published while `waking`
-     * kept others from calling is found. */
-    STORE(&rt->waking, false, memory_order_seq_cst);
+    /* From here on this worker looks for work itself, so whatever was published while `waking` kept
+     * others from calling is found. Relaxed, as is the announcement: before it sleeps again it
+     * passes the barrier, and then sees what it has missed. */
+    atomic_fetch_sub_explicit(&rt->sleepers, 1, RELAXED);
+    STORE(&rt->waking, false, RELAXED);
 }
 
 /* A wake-up takes tens of microseconds; until it has happened more calls would be wasted. The one
  * that is called clears `waking` on every way out of its sleep. */
 void task_wake(tacit_task_runtime *rt, task_worker *w)
 {
-    if (rt->uniform && atomic_exchange_explicit(&rt->waking, true, memory_order_seq_cst))
+    if (rt->uniform && atomic_exchange_explicit(&rt->waking, true, RELAXED))
         return;
     if (w)
         task_bump(&w->wakes);
     task_place_spread(rt);
-    atomic_fetch_add_explicit(&rt->event, 1, memory_order_acq_rel);
+    atomic_fetch_add_explicit(&rt->event, 1, MO_RING);
     futex_wake(&rt->event, rt->uniform ? 1 : INT_MAX);
 }
 
@@ -97,19 +98,20 @@ void task_wake_for_run(tacit_task_runtime *rt)
     if (sleepers <= rt->surplus)
         return;
     task_place_spread(rt);
-    atomic_fetch_add_explicit(&rt->event, 1, memory_order_acq_rel);
+    atomic_fetch_add_explicit(&rt->event, 1, MO_RING);
     futex_wake(&rt->event, (int)(sleepers - rt->surplus));
 }
 
 void task_wake_all(tacit_task_runtime *rt)
 {
-    atomic_fetch_add_explicit(&rt->event, 1, memory_order_acq_rel);
+    atomic_fetch_add_explicit(&rt->event, 1, MO_RING);
     futex_wake(&rt->event, INT_MAX);
 }
 
+/* Relaxed: it only says "look again", and whoever looks in vain passes the barrier once more. */
 void task_wake_orchestrator(tacit_task_runtime *rt)
 {
-    if (atomic_exchange_explicit(&rt->orchestrator_asleep, 0, memory_order_acq_rel))
+    if (atomic_exchange_explicit(&rt->orchestrator_asleep, 0, RELAXED))
         futex_wake(&rt->orchestrator_asleep, 1);
 }
 
@@ -118,11 +120,11 @@ void task_wake_orchestrator(tacit_task_runtime *rt)
 void task_orchestrator_sleep(tacit_task_runtime *rt, bool (*idle)(tacit_task_runtime *, uint64_t),
                              uint64_t argument)
 {
-    STORE(&rt->orchestrator_asleep, 1, memory_order_seq_cst);
+    STORE(&rt->orchestrator_asleep, 1, RELAXED);
     barrier_for_all(rt);
     if (idle(rt, argument) && !work_visible(rt, &rt->workers[0]))
         futex_wait(&rt->orchestrator_asleep, 1);
-    STORE(&rt->orchestrator_asleep, 0, memory_order_relaxed);
+    STORE(&rt->orchestrator_asleep, 0, RELAXED);
 }
 
 static bool nothing_completed(tacit_task_runtime *rt, uint64_t executed)

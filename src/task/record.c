@@ -166,27 +166,10 @@ static bool record_params(tacit_task_runtime *rt, task_recorder *r, const tacit_
     return true;
 }
 
-tacit_status task_record_submit(tacit_task_runtime *rt, const tacit_task_desc *desc,
-                                tacit_task_id *id, tacit_error *err)
+static tacit_status add_node(tacit_task_runtime *rt, task_recorder *r, const tacit_task_desc *desc,
+                             task_recorded *call, tacit_error *err)
 {
-    task_recorder *r = rt->recorder;
     tacit_task_graph *g = r->graph;
-    uint32_t here = g->info.count;
-    if (desc->kernel && desc->kernel->type == TACIT_TASK_ACCELERATOR)
-        return error_set(err, TACIT_ERR_UNSUPPORTED,
-                         "recorded task %u (%s): asynchronous kernels cannot be recorded", here,
-                         desc->kernel->name ? desc->kernel->name : "unnamed");
-    if (here == r->capacity && !grow_nodes(rt, r, 2 * r->capacity))
-        return error_memory(err, "a recording");
-    if (r->map.capacity - r->map.used < desc->param_count)
-        TRY(task_map_grow(&r->map, err));
-    TRY(find_producers(rt, r, desc, err));
-    task_recorded *call = ARENA_NEW(&g->memory, task_recorded);
-    tacit_task_value *values = ARENA_ARRAY(&g->memory, desc->param_count, tacit_task_value);
-    if (!call || !values)
-        return error_memory(err, "a recording");
-    *call = (task_recorded){desc->kernel, desc->user, values, desc->param_count, here};
-    uint32_t patches = g->patches.count;
     for (uint32_t i = 0; i < r->fanin.count; i++)
         r->fanin.producers[i] &= ~TASK_DEP_DATA;
     tacit_task_node node = {.args = call,
@@ -194,14 +177,48 @@ tacit_status task_record_submit(tacit_task_runtime *rt, const tacit_task_desc *d
                             .dep_count = r->fanin.count,
                             .predicate = desc->predicate,
                             .name = desc->kernel ? desc->kernel->name : "dummy"};
-    if (!record_params(rt, r, desc, call)) {
+    if (!record_params(rt, r, desc, call))
+        return error_memory(err, "a recording");
+    TRY(tacit_task_graph_add(g, &node, NULL, err));
+    task_node_info *info = &g->info.data[call->node];
+    if (desc->dummy)
+        return TACIT_OK;
+    info->recorded = call;
+    info->flags ^= TASK_NODE_JOIN | TASK_NODE_CALL;
+    if (desc->kernel->type == TACIT_TASK_ACCELERATOR) {
+        info->flags |= TASK_NODE_ASYNC;
+        g->async_count++;
+    }
+    return TACIT_OK;
+}
+
+tacit_status task_record_submit(tacit_task_runtime *rt, const tacit_task_desc *desc,
+                                tacit_task_id *id, tacit_error *err)
+{
+    task_recorder *r = rt->recorder;
+    tacit_task_graph *g = r->graph;
+    uint32_t here = g->info.count;
+    if (here == r->capacity && !grow_nodes(rt, r, 2 * r->capacity))
+        return error_memory(err, "a recording");
+    if (r->map.capacity - r->map.used < desc->param_count)
+        TRY(task_map_grow(&r->map, err));
+    task_recorded *call = ARENA_NEW(&g->memory, task_recorded);
+    tacit_task_value *values = ARENA_ARRAY(&g->memory, desc->param_count, tacit_task_value);
+    if (!call || !values)
+        return error_memory(err, "a recording");
+    *call = (task_recorded){.kernel = desc->kernel,
+                            .user = desc->user,
+                            .values = values,
+                            .count = desc->param_count,
+                            .node = here};
+    TRY(find_producers(rt, r, desc, err));
+    uint32_t patches = g->patches.count;
+    tacit_status status = add_node(rt, r, desc, call, err);
+    if (status != TACIT_OK) {
         g->patches.count = patches;
         task_map_forget_covered(&r->map);
-        return error_memory(err, "a recording");
+        return status;
     }
-    TRY(tacit_task_graph_add(g, &node, NULL, err));
-    if (!desc->dummy)
-        g->info.data[here].flags ^= TASK_NODE_JOIN | TASK_NODE_CALL;
     bool manual = rt->depth && rt->scopes[rt->depth - 1].mode == TACIT_TASK_MANUAL;
     if (!manual)
         task_map_commit(&r->map, rt->regions, desc->param_count, here);

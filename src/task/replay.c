@@ -44,31 +44,41 @@ static uint8_t run_special(tacit_task_runtime *rt, task_worker *w, tacit_task_gr
     if ((n->flags & TASK_NODE_JOIN) ||
         ((n->flags & TASK_NODE_PREDICATED) && *g->info.data[index].predicate == 0))
         return 0;
-    if (n->flags & TASK_NODE_CALL)
+    if (n->flags & TASK_NODE_ASYNC)
+        status = task_async_launch(rt, w, g->info.data[index].recorded);
+    else if (n->flags & TASK_NODE_CALL)
         status = call_recorded(rt, w, n->args);
     else
         n->tile(n->args, n->begin, n->end);
-    if (status)
+    if (status && status != TASK_OUT)
         fail_node(g, index, status);
     return status;
 }
 
-static uint8_t run_traced(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g, task_node *n,
-                          uint32_t index)
+/* Traced, or measured by a graph that learns. */
+static uint8_t run_watched(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g,
+                           task_node *n, uint32_t index)
 {
     uint64_t begin = task_ticks();
     uint8_t status = run_special(rt, w, g, n, index);
-    uint32_t number = g->trace_base + index;
-    task_trace_add(&w->trace, begin, TASK_EV_NODE, n->kernel, number, 0);
-    task_trace_add(&w->trace, task_ticks(), TASK_EV_END, n->kernel, number, status);
+    uint64_t end = task_ticks();
+    if (g->learning) {
+        double ns = (double)(end - begin) / rt->ticks_per_ns;
+        g->info.data[index].cost_ns = ns < 1 ? 1 : ns > UINT32_MAX ? UINT32_MAX : (uint32_t)ns;
+    }
+    if (task_tracing(rt) && w->trace.words) {
+        uint32_t number = g->trace_base + index;
+        task_trace_add(&w->trace, begin, TASK_EV_NODE, n->kernel, number, 0);
+        task_trace_add(&w->trace, end, TASK_EV_END, n->kernel, number, status & 0x7f);
+    }
     return status;
 }
 
 static inline uint8_t run_node(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g,
                                task_node *n, uint32_t index)
 {
-    if (UNLIKELY(task_tracing(rt)))
-        return run_traced(rt, w, g, n, index);
+    if (UNLIKELY(task_tracing(rt) | g->learning))
+        return run_watched(rt, w, g, n, index);
     if (UNLIKELY(n->flags || LOAD(&n->poison, RELAXED)))
         return run_special(rt, w, g, n, index);
     n->tile(n->args, n->begin, n->end);
@@ -96,29 +106,57 @@ static inline void offer(tacit_task_runtime *rt, task_worker *w, uint32_t node)
         task_wake_orchestrator(rt);
 }
 
+/* A node is over: its counter starts anew, successors may begin. Returns one to run next. */
+static inline uint32_t node_over(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g,
+                                 task_node *n, uint8_t status)
+{
+    STORE(&n->pending, n->indegree, RELAXED); /* published to the next run by its start */
+    const uint32_t *successors = task_successors(g, n);
+    uint32_t count = n->successor_count, next = TASK_NIL;
+    for (uint32_t i = 0; i < count; i++) {
+        task_node *c = &g->nodes[successors[i]];
+        if (UNLIKELY(status))
+            STORE(&c->poison, status, RELAXED); /* carried by PEND */
+        if (c->indegree != 1 && !task_count_down(&c->pending))
+            continue;
+        if (next != TASK_NIL)
+            offer(rt, w, next);
+        next = successors[i];
+    }
+    return next;
+}
+
 static void run_nodes(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g, uint32_t index)
 {
     int64_t done = 0;
     do {
         task_node *n = &g->nodes[index];
         uint8_t status = run_node(rt, w, g, n, index);
+        if (UNLIKELY(status == TASK_OUT))
+            break;
         done++;
-        STORE(&n->pending, n->indegree, RELAXED); /* published to the next run by its start */
-        const uint32_t *successors = task_successors(g, n);
-        uint32_t count = n->successor_count, next = TASK_NIL;
-        for (uint32_t i = 0; i < count; i++) {
-            task_node *c = &g->nodes[successors[i]];
-            if (UNLIKELY(status))
-                STORE(&c->poison, status, RELAXED); /* carried by PEND */
-            if (c->indegree != 1 && !task_count_down(&c->pending))
-                continue;
-            if (next != TASK_NIL)
-                offer(rt, w, next);
-            next = successors[i];
-        }
-        index = next;
+        index = node_over(rt, w, g, n, status);
     } while (index != TASK_NIL);
     w->node_count += done;
+}
+
+/* Go on behind asynchronous nodes whose tokens came back. */
+static bool take_returned(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g)
+{
+    uint32_t at = task_async_take(rt);
+    bool any = at != 0;
+    while (at) {
+        const task_recorded *r = g->info.data[at - 1].recorded;
+        uint8_t status = r->status;
+        if (status)
+            fail_node(g, at - 1, status);
+        uint32_t next = node_over(rt, w, g, &g->nodes[at - 1], status);
+        if (next != TASK_NIL)
+            offer(rt, w, next);
+        w->node_count++;
+        at = r->next;
+    }
+    return any;
 }
 
 /* Subtract what this worker finished; the last one wakes the caller. */
@@ -128,7 +166,7 @@ static void settle(tacit_task_runtime *rt, task_worker *w)
     if (!n)
         return;
     w->node_count = 0;
-    if (atomic_fetch_sub_explicit(&rt->nodes_left, n, memory_order_acq_rel) == n) {
+    if (atomic_fetch_sub_explicit(&rt->nodes_left, n, MO_COUNT) == n) {
         task_publish_fence(rt);
         if (LOAD(&rt->orchestrator_asleep, RELAXED))
             task_wake_orchestrator(rt);
@@ -159,6 +197,8 @@ static bool take_nodes(tacit_task_runtime *rt, task_worker *w, tacit_task_graph 
     uint32_t node;
     if (g->calendar.used)
         return task_calendar_work(rt, w, g);
+    if (UNLIKELY(g->async_count) && take_returned(rt, w, g))
+        return true;
     if (task_deque_pop(&w->nodes, &node)) {
         run_nodes(rt, w, g, node);
         return true;
@@ -181,7 +221,8 @@ bool task_graph_work(tacit_task_runtime *rt, const task_worker *w)
     /* By calendar nobody is told about work: a worker looks once, and is woken by helpers. */
     if (w->run_seen != LOAD(&rt->run_number, RELAXED))
         return true;
-    if (LOAD(&rt->root_cursor, RELAXED) < LOAD(&rt->root_count, RELAXED))
+    if (LOAD(&rt->root_cursor, RELAXED) < LOAD(&rt->root_count, RELAXED) ||
+        LOAD(&rt->returned, RELAXED))
         return true;
     for (uint32_t i = 0; i < rt->threads; i++)
         if (task_deque_size(&rt->workers[i].nodes) > 0)
@@ -194,13 +235,13 @@ bool task_graph_help(tacit_task_runtime *rt, task_worker *w)
     if (!w->generalist)
         return false;
     /* Announce, then look again: the caller clears `graph` and then waits for `joined`. */
-    STORE(&w->joined, true, memory_order_seq_cst);
-    tacit_task_graph *g = LOAD(&rt->graph, memory_order_seq_cst);
+    STORE(&w->joined, true, MO_ANNOUNCE);
+    tacit_task_graph *g = LOAD(&rt->graph, MO_CHECK);
     bool worked = false;
     if (g) {
         w->run_seen = LOAD(&rt->run_number, RELAXED);
         uint32_t spins = 0;
-        while (LOAD(&rt->nodes_left, memory_order_acquire) > 0 && spins < 256) {
+        while (LOAD(&rt->nodes_left, MO_OVER) > 0 && spins < 256) {
             if (take_nodes(rt, w, g)) {
                 worked = true;
                 spins = 0;
@@ -212,7 +253,7 @@ bool task_graph_help(tacit_task_runtime *rt, task_worker *w)
         }
         settle(rt, w);
     }
-    STORE(&w->joined, false, memory_order_release);
+    STORE(&w->joined, false, MO_LEAVE);
     return worked;
 }
 
@@ -220,7 +261,7 @@ static bool run_unfinished(tacit_task_runtime *rt, uint64_t unused)
 {
     (void)unused;
     const tacit_task_graph *g = LOAD(&rt->graph, RELAXED);
-    return LOAD(&rt->nodes_left, memory_order_acquire) > 0 &&
+    return LOAD(&rt->nodes_left, MO_OVER) > 0 &&
            !(g->calendar.used && task_calendar_ready(g, &rt->workers[0]));
 }
 
@@ -239,11 +280,11 @@ static void run_parallel(tacit_task_runtime *rt, tacit_task_graph *g)
     STORE(&rt->nodes_left, (int64_t)g->count, RELAXED);
     STORE(&rt->root_count, g->calendar.used ? 0 : g->root_count, RELAXED);
     STORE(&rt->root_cursor, 0, RELAXED);
-    STORE(&rt->graph, g, memory_order_seq_cst);
+    STORE(&rt->graph, g, MO_OPEN);
     task_wake_for_run(rt);
     uint64_t since = 0;
     uint32_t spins = 0;
-    while (LOAD(&rt->nodes_left, memory_order_acquire) > 0) {
+    while (LOAD(&rt->nodes_left, MO_OVER) > 0) {
         if (take_nodes(rt, w, g)) {
             spins = 0;
             continue;
@@ -258,22 +299,24 @@ static void run_parallel(tacit_task_runtime *rt, tacit_task_graph *g)
             spins = 0;
         }
     }
-    STORE(&rt->graph, NULL, memory_order_seq_cst);
+    STORE(&rt->graph, NULL, MO_CLOSE);
     for (uint32_t i = 1; i < rt->threads; i++)
-        for (uint32_t k = 0; LOAD(&rt->workers[i].joined, memory_order_seq_cst); k++)
+        for (uint32_t k = 0; LOAD(&rt->workers[i].joined, MO_LEFT); k++)
             if (k < 256)
                 TASK_PAUSE();
             else
                 sched_yield(); /* it lost its CPU on the way out */
+    while (g->async_count && LOAD(&rt->foreign_inside, MO_LEFT))
+        TASK_PAUSE();
 }
 
 /* ---- runs --------------------------------------------------------------------------------- */
 
 /* In submit order, which is one of the orders the dependences allow. */
-static void run_serial(tacit_task_runtime *rt, tacit_task_graph *g)
+static void run_serial(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g)
 {
     for (uint32_t i = 0; i < g->count; i++)
-        task_graph_node(rt, &rt->workers[0], g, i);
+        task_graph_node(rt, w, g, i);
 }
 
 /* Number of a name in the runtime's table of traced nodes. */
@@ -306,6 +349,8 @@ static void trace_run(tacit_task_runtime *rt, tacit_task_graph *g)
 
 static bool worth_workers(const tacit_task_runtime *rt, const tacit_task_graph *g)
 {
+    if (g->async_count)
+        return true; /* launches shall overlap, and only this way waits for tokens */
     if (rt->threads == 1 || g->count < 2)
         return false;
     double limit = SERIAL_NS * rt->ticks_per_ns;
@@ -327,53 +372,90 @@ static tacit_status run_result(tacit_task_graph *g, tacit_error *err)
                      tacit_status_text(status));
 }
 
-/* Nothing else may run on the runtime from here until run_end. */
-static tacit_status run_begin(tacit_task_runtime *rt, tacit_task_graph *g, tacit_error *err)
+/* One run of a graph at a time, and one run on the workers at a time: `busy` when they are taken.
+ */
+static tacit_status run_begin(tacit_task_runtime *rt, tacit_task_graph *g, bool *busy,
+                              tacit_error *err)
 {
+    *busy = false;
     if (UNLIKELY(!g->sealed || g->rt != rt))
         return error_set(err, TACIT_ERR_STATE, "the graph %s",
                          g->sealed ? "belongs to another runtime" : "is not sealed");
-    if (UNLIKELY(atomic_exchange_explicit(&rt->running, true, memory_order_acquire)))
+    if (UNLIKELY(atomic_exchange_explicit(&g->inuse, true, MO_ENTER)))
+        return error_set(err, TACIT_ERR_STATE, "the graph is being run already");
+    *busy = atomic_exchange_explicit(&rt->running, true, MO_ENTER);
+    if (UNLIKELY(*busy)) {
+        if (!g->async_count)
+            return TACIT_OK;
+        STORE(&g->inuse, false, MO_EXIT);
         return error_set(err, TACIT_ERR_STATE, "another graph is running on this runtime");
+    }
     if (LIKELY(!rt->held_count && task_executed(rt) == LOAD(&rt->submitted, RELAXED)))
         return TACIT_OK;
-    STORE(&rt->running, false, memory_order_release);
+    STORE(&rt->running, false, MO_EXIT);
+    STORE(&g->inuse, false, MO_EXIT);
     return error_set(err, TACIT_ERR_STATE,
                      "tasks are in flight: wait for them before running a graph");
 }
 
-static tacit_status run_end(tacit_task_runtime *rt, tacit_task_graph *g, tacit_error *err)
+static tacit_status run_end(tacit_task_runtime *rt, tacit_task_graph *g, bool busy,
+                            tacit_error *err)
 {
     tacit_status status = run_result(g, err);
-    STORE(&rt->running, false, memory_order_release);
+    if (UNLIKELY(g->learning) && --g->learning == 0 && status == TACIT_OK)
+        task_graph_order(g);
+    if (!busy)
+        STORE(&rt->running, false, MO_EXIT);
+    STORE(&g->inuse, false, MO_EXIT);
     return status;
+}
+
+/* The workers are with another graph: the caller does all of it, as a worker of its own. */
+static __attribute__((noinline)) void run_alone(tacit_task_runtime *rt, tacit_task_graph *g)
+{
+    task_worker alone = {.rt = rt};
+    run_serial(rt, &alone, g);
+}
+
+static void run_anyhow(tacit_task_runtime *rt, tacit_task_graph *g, bool parallel)
+{
+    if (UNLIKELY(task_tracing(rt)))
+        trace_run(rt, g);
+    uint64_t begin = task_ticks();
+    if (parallel)
+        run_parallel(rt, g);
+    else
+        run_serial(rt, &rt->workers[0], g);
+    g->last_ticks = task_ticks() - begin;
 }
 
 tacit_status tacit_task_graph_run(tacit_task_runtime *rt, tacit_task_graph *g, tacit_error *err)
 {
-    TRY(run_begin(rt, g, err));
-    if (UNLIKELY(task_tracing(rt)))
-        trace_run(rt, g);
-    uint64_t begin = task_ticks();
-    if (worth_workers(rt, g))
-        run_parallel(rt, g);
+    bool busy;
+    TRY(run_begin(rt, g, &busy, err));
+    if (UNLIKELY(busy))
+        run_alone(rt, g);
     else
-        run_serial(rt, g);
-    g->last_ticks = task_ticks() - begin;
-    return run_end(rt, g, err);
+        run_anyhow(rt, g, worth_workers(rt, g));
+    return run_end(rt, g, busy, err);
 }
 
 tacit_status tacit_task_graph_measure(tacit_task_runtime *rt, tacit_task_graph *g, tacit_error *err)
 {
-    TRY(run_begin(rt, g, err));
-    if (UNLIKELY(task_tracing(rt)))
-        trace_run(rt, g);
-    for (uint32_t i = 0; i < g->count; i++) {
-        uint64_t begin = task_ticks();
-        task_graph_node(rt, &rt->workers[0], g, i);
-        double ns = (double)(task_ticks() - begin) / rt->ticks_per_ns;
-        g->info.data[i].cost_ns = ns < 1 ? 1 : ns > UINT32_MAX ? UINT32_MAX : (uint32_t)ns;
-    }
-    tacit_status status = run_end(rt, g, err);
-    return status == TACIT_OK ? tacit_task_graph_prioritise(g, err) : status;
+    bool busy;
+    TRY(run_begin(rt, g, &busy, err));
+    g->learning = 1;
+    if (UNLIKELY(busy))
+        run_alone(rt, g);
+    else
+        run_anyhow(rt, g, g->async_count > 0);
+    return run_end(rt, g, busy, err);
+}
+
+tacit_status tacit_task_graph_learn(tacit_task_graph *g, uint32_t runs, tacit_error *err)
+{
+    if (!g->sealed)
+        return error_set(err, TACIT_ERR_STATE, "the graph is not sealed");
+    g->learning = runs;
+    return TACIT_OK;
 }

@@ -339,7 +339,7 @@ void *task_worker_main(void *argument)
     uint64_t idle_since = 0;
     uint32_t spins = 0;
     task_place_enter(w);
-    while (!LOAD(&rt->stop, memory_order_acquire)) {
+    while (!LOAD(&rt->stop, RELAXED)) {
         if (UNLIKELY(LOAD(&rt->sleepers, RELAXED) < rt->surplus) && !has_own(rt, w)) {
             task_worker_sleep(rt, w);
             continue;

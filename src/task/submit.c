@@ -353,6 +353,8 @@ tacit_status tacit_task_complete(tacit_task_runtime *rt, tacit_task_id token, ta
     uint64_t expected = token + 1;
     if ((unsigned)status >= TACIT_STATUS_COUNT)
         return error_set(err, TACIT_ERR_ARGUMENT, "token %" PRIu64 ": no such status", token);
+    if (token >> 63)
+        return task_async_complete(rt, token, status, err);
     /* Acquire: pairs with the launch, whose slot fields the completion reads. */
     if (!atomic_compare_exchange_strong_explicit(&rt->cold[index].token, &expected, 0, MO_SEAL,
                                                  RELAXED))
@@ -361,6 +363,6 @@ tacit_status tacit_task_complete(tacit_task_runtime *rt, tacit_task_id token, ta
     /* The task is unfinished, so the runtime still exists; destroy waits until we are out. */
     atomic_fetch_add_explicit(&rt->foreign_inside, 1, RELAXED);
     task_finish_foreign(rt, index, status);
-    atomic_fetch_sub_explicit(&rt->foreign_inside, 1, memory_order_release);
+    atomic_fetch_sub_explicit(&rt->foreign_inside, 1, MO_LEAVE);
     return TACIT_OK;
 }

@@ -184,6 +184,7 @@ struct tacit_task_runtime {
     alignas(64) _Atomic uint32_t root_count;
     _Atomic uint32_t run_number;
     _Atomic bool running;
+    _Atomic uint32_t returned; /* asynchronous nodes that came back, a list: node plus one */
     task_inject inject[TACIT_TASK_TYPES];
     task_shared shared[TACIT_TASK_TYPES];
 };
@@ -276,9 +277,9 @@ void task_place_spread(tacit_task_runtime *rt); /* before a wake-up */
 static inline void task_publish_fence(const tacit_task_runtime *rt)
 {
     if (LIKELY(rt->asymmetric))
-        atomic_signal_fence(memory_order_seq_cst);
+        atomic_signal_fence(MO_FENCE);
     else
-        atomic_thread_fence(memory_order_seq_cst);
+        atomic_thread_fence(MO_FENCE);
 }
 
 static inline void task_notify(tacit_task_runtime *rt, task_worker *w)
@@ -302,6 +303,10 @@ tacit_status task_record_submit(tacit_task_runtime *rt, const tacit_task_desc *d
 uint64_t task_record_count(const tacit_task_runtime *rt);
 void task_record_scope_end(tacit_task_runtime *rt, uint64_t begin);
 void task_record_cancel(tacit_task_runtime *rt);
+
+/* async.c: a token of a graph run */
+tacit_status task_async_complete(tacit_task_runtime *rt, tacit_task_id token, tacit_status status,
+                                 tacit_error *err);
 
 /* replay.c: take part in the run under way; false when there was nothing to do. */
 bool task_graph_help(tacit_task_runtime *rt, task_worker *w);

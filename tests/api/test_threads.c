@@ -7,11 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <dirent.h>
 #include <pthread.h>
 
 #include <cmocka.h>
 
 #include "tacit/tacit.h"
+#include "tacit/task.h"
 
 enum { N = 96, THREADS = 6, RUNS = 40 };
 
@@ -62,7 +64,7 @@ static void *work(void *context)
     return x;
 }
 
-static tacit_program *make_program(tacit_executor executor)
+static tacit_program *make_program(tacit_executor executor, tacit_task_runtime *shared)
 {
     tacit_builder *b = NULL;
     tacit_model *m = NULL;
@@ -81,8 +83,9 @@ static tacit_program *make_program(tacit_executor executor)
     }
     tacit_builder_output(b, "y", x);
     if (tacit_builder_finish(b, &m, &err) != TACIT_OK ||
-        tacit_compile(m, &(tacit_compile_options){.executor = executor, .threads = 2}, &p, &err) !=
-            TACIT_OK)
+        tacit_compile(
+            m, &(tacit_compile_options){.executor = executor, .threads = 2, .workers = shared}, &p,
+            &err) != TACIT_OK)
         fail_msg("%s", err.message);
     tacit_builder_free(b);
     tacit_model_free(m);
@@ -92,7 +95,7 @@ static tacit_program *make_program(tacit_executor executor)
 
 static void many_sessions(tacit_executor executor)
 {
-    tacit_program *p = make_program(executor);
+    tacit_program *p = make_program(executor, NULL);
     pthread_t threads[THREADS];
     worker workers[THREADS];
     for (uint32_t i = 0; i < THREADS; i++) {
@@ -127,6 +130,72 @@ static void task_sessions(void **state)
 {
     (void)state;
     many_sessions(TACIT_EXEC_TASKS);
+}
+
+static int thread_count(void)
+{
+    int count = 0;
+    DIR *d = opendir("/proc/self/task");
+    for (struct dirent *e; d && (e = readdir(d));)
+        count += e->d_name[0] != '.';
+    if (d)
+        closedir(d);
+    return count;
+}
+
+/* One more thread for all sessions of a program, not one for each. */
+static void sessions_of_a_program_share_its_workers(void **state)
+{
+    (void)state;
+    int before = thread_count();
+    tacit_program *p = make_program(TACIT_EXEC_TASKS, NULL);
+    tacit_session *s[8];
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(tacit_session_create(p, &s[i], NULL), TACIT_OK);
+    if (before) /* 0: no /proc */
+        assert_int_equal(thread_count(), before + 1);
+    tacit_program_free(p);
+    for (int i = 0; i < 8; i++)
+        tacit_session_free(s[i]);
+    assert_int_equal(thread_count(), before);
+}
+
+static void programs_share_the_callers_workers(void **state)
+{
+    (void)state;
+    tacit_task_runtime *shared = NULL;
+    assert_int_equal(tacit_task_create(&(tacit_task_config){.threads = 2}, &shared, NULL),
+                     TACIT_OK);
+    int before = thread_count();
+    tacit_program *programs[2] = {make_program(TACIT_EXEC_TASKS, shared),
+                                  make_program(TACIT_EXEC_TASKS, shared)};
+    assert_int_equal(thread_count(), before);
+    tacit_program *serial = make_program(TACIT_EXEC_SERIAL, NULL);
+    tacit_session *alone = NULL;
+    assert_int_equal(tacit_session_create(serial, &alone, NULL), TACIT_OK);
+    pthread_t threads[THREADS];
+    worker workers[THREADS];
+    for (uint32_t i = 0; i < THREADS; i++) {
+        workers[i] = (worker){.program = programs[i % 2], .seed = i};
+        assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
+    }
+    for (uint32_t i = 0; i < THREADS; i++) {
+        void *result = NULL;
+        assert_int_equal(pthread_join(threads[i], &result), 0);
+        assert_int_equal(workers[i].status, TACIT_OK);
+        assert_int_equal(workers[i].wrong, 0);
+        float *x = malloc(2 * N * N * 4), *y = x + N * N;
+        fill(x, workers[i].seed);
+        assert_int_equal(run_one(alone, x, y), TACIT_OK);
+        assert_memory_equal(y, result, N * N * 4);
+        free(x);
+        free(result);
+    }
+    tacit_session_free(alone);
+    tacit_program_free(serial);
+    tacit_program_free(programs[0]);
+    tacit_program_free(programs[1]);
+    tacit_task_destroy(shared);
 }
 
 static void *compile_again(void *context)
@@ -166,6 +235,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(serial_sessions),
         cmocka_unit_test(task_sessions),
+        cmocka_unit_test(sessions_of_a_program_share_its_workers),
+        cmocka_unit_test(programs_share_the_callers_workers),
         cmocka_unit_test(compiling_one_model_from_many_threads),
     };
     return cmocka_run_group_tests_name("threads", tests, NULL, NULL);

@@ -30,23 +30,19 @@ enum order_name {
 #define NAME(name, order) O_##name,
     TASK_ORDERS(NAME)
 #undef NAME
-        O_COUNT,
-    O_RELAXED = O_COUNT,
-    O_FENCE, /* the sleeper's and the publisher's barrier */
+        O_RELAXED,
     O_ALL
 };
 static const char *const order_names[] = {
 #define NAME(name, order) #name,
     TASK_ORDERS(NAME)
 #undef NAME
-        "RELAXED",
-    "FENCE"};
+        "RELAXED"};
 static int order_value[O_ALL] = {
 #define NAME(name, order) memory_order_##order,
     TASK_ORDERS(NAME)
 #undef NAME
-        memory_order_relaxed,
-    memory_order_seq_cst};
+        memory_order_relaxed};
 
 static bool acquires(int order)
 {
@@ -471,8 +467,86 @@ static const litmus sleep = {"sleep",
                              {0},
                              overslept};
 
-static const litmus *const all[] = {&link_and_seal, &late_link, &countdown, &retire,
-                                    &hand_over,     &wait_all,  &deque,     &sleep};
+/* 0: a queue's tail, 1: sleepers, 2: the event. The sleeper has heard the call and yet sees no
+ * work: it would sleep on the new value and nobody calls again. */
+static bool deaf(const unsigned char *hits)
+{
+    return hits[0] != 0;
+}
+static const litmus eventcount = {"eventcount",
+                                  2,
+                                  {{{WR, .loc = 1, .a = O_RELAXED, .value = 1},
+                                    {FENCE, .a = O_FENCE},
+                                    {RD, .loc = 2, .a = O_HEAR, .reg = 0},
+                                    {JEQ, .reg = 0, .value = 0, .target = 7},
+                                    {RD, .loc = 0, .a = O_RELAXED, .reg = 1},
+                                    {JNE, .reg = 1, .value = 0, .target = 7},
+                                    {HIT, .loc = 0},
+                                    {END}},
+                                   {{WR, .loc = 0, .a = O_PUSH, .value = 1},
+                                    {FENCE, .a = O_FENCE},
+                                    {RD, .loc = 1, .a = O_RELAXED, .reg = 0},
+                                    {JEQ, .reg = 0, .value = 0, .target = 5},
+                                    {ADD, .loc = 2, .a = O_RING, .reg = 0, .value = 1},
+                                    {END}}},
+                                  {0},
+                                  deaf};
+
+/* 0: the runtime's graph, 1: "a helper is inside", 2: the graph's memory. The caller sets the graph
+ * up, runs it, ends the run, and when nobody is inside it may change or destroy the graph. */
+static const litmus run_of_a_graph = {"run of a graph",
+                                      2,
+                                      {{{DATA, .loc = 2},
+                                        {WR, .loc = 0, .a = O_OPEN, .value = 1},
+                                        {WR, .loc = 0, .a = O_CLOSE, .value = 0},
+                                        {RD, .loc = 1, .a = O_LEFT, .reg = 0},
+                                        {JNE, .reg = 0, .value = 0, .target = 6},
+                                        {DATA, .loc = 2},
+                                        {END}},
+                                       {{WR, .loc = 1, .a = O_ANNOUNCE, .value = 1},
+                                        {RD, .loc = 0, .a = O_CHECK, .reg = 0},
+                                        {JEQ, .reg = 0, .value = 0, .target = 4},
+                                        {DATA, .loc = 2},
+                                        {WR, .loc = 1, .a = O_LEAVE, .value = 0},
+                                        {END}}},
+                                      {0},
+                                      NULL};
+
+/* 0: nodes left, 1 and 2: what two workers wrote. The caller goes on when none is left. */
+#define FINISHER(own)                                                                              \
+    {                                                                                              \
+        {DATA, .loc = own}, {ADD, .loc = 0, .a = O_COUNT, .reg = 0, .value = -1},                  \
+        {                                                                                          \
+            END                                                                                    \
+        }                                                                                          \
+    }
+static const litmus nodes_left = {"nodes left",
+                                  3,
+                                  {FINISHER(1),
+                                   FINISHER(2),
+                                   {{RD, .loc = 0, .a = O_OVER, .reg = 0},
+                                    {JNE, .reg = 0, .value = 0, .target = 4},
+                                    {DATA, .loc = 1},
+                                    {DATA, .loc = 2},
+                                    {END}}},
+                                  {2},
+                                  NULL};
+
+/* 0: "running", 1: what a run leaves behind for the next one, on another thread. */
+static const litmus one_run_at_a_time = {
+    "one at a time",
+    2,
+    {{{DATA, .loc = 1}, {WR, .loc = 0, .a = O_EXIT, .value = 0}, {END}},
+     {{SWAP, .loc = 0, .a = O_ENTER, .reg = 0, .value = 1},
+      {JNE, .reg = 0, .value = 0, .target = 3},
+      {DATA, .loc = 1},
+      {END}}},
+    {1},
+    NULL};
+
+static const litmus *const all[] = {
+    &link_and_seal, &late_link, &countdown,  &retire,         &hand_over,  &wait_all,
+    &deque,         &sleep,     &eventcount, &run_of_a_graph, &nodes_left, &one_run_at_a_time};
 enum { LITMUS = sizeof all / sizeof all[0] };
 
 static void protocols_hold_with_the_orders_in_use(void **state)

@@ -2,7 +2,7 @@
  * Worker types, asynchronous completion, idling. */
 #include <sys/resource.h>
 
-#include "task/util.h"
+#include "task/backend.h"
 
 enum { CUBE = 1, VECTOR = 2, AI_CPU = 4, ACCELERATOR = 8 };
 
@@ -53,60 +53,7 @@ static void ai_cpu_tasks_run_on_the_stalled_orchestrator(void **state)
     tacit_task_destroy(rt);
 }
 
-/* ---- an asynchronous backend: a thread that doubles numbers some time after they were given */
-typedef struct backend {
-    tacit_task_runtime *rt;
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t more;
-    struct {
-        int64_t *x;
-        tacit_task_id token;
-    } jobs[256];
-    uint32_t head, tail;
-    bool stop;
-    uint32_t delay_us;
-    tacit_status result;
-} backend;
-
-static tacit_status enqueue(const tacit_task_call *call)
-{
-    backend *b = call->user;
-    pthread_mutex_lock(&b->lock);
-    b->jobs[b->tail % 256].x = call->values[0].data;
-    b->jobs[b->tail++ % 256].token = call->id;
-    pthread_cond_signal(&b->more);
-    pthread_mutex_unlock(&b->lock);
-    return TACIT_OK;
-}
-
-static void *backend_main(void *argument)
-{
-    backend *b = argument;
-    pthread_mutex_lock(&b->lock);
-    for (;;) {
-        while (b->head == b->tail && !b->stop)
-            pthread_cond_wait(&b->more, &b->lock);
-        if (b->head == b->tail)
-            break;
-        uint32_t at = b->head++ % 256;
-        int64_t *x = b->jobs[at].x;
-        tacit_task_id token = b->jobs[at].token;
-        tacit_status result = b->result;
-        pthread_mutex_unlock(&b->lock);
-        if (token % 16 == 0)
-            usleep(300 + b->delay_us);
-        *x *= 2;
-        if (tacit_task_complete(b->rt, token, result, NULL) != TACIT_OK)
-            abort();
-        if (tacit_task_complete(b->rt, token, TACIT_OK, NULL) != TACIT_ERR_STATE)
-            abort(); /* exactly once */
-        pthread_mutex_lock(&b->lock);
-    }
-    pthread_mutex_unlock(&b->lock);
-    return NULL;
-}
-static const tacit_task_kernel k_enqueue = {enqueue, "enqueue", TACIT_TASK_ACCELERATOR};
+/* ---- an asynchronous backend */
 
 static tacit_status add_one(const tacit_task_call *call)
 {
@@ -123,9 +70,7 @@ static void accelerator_tasks_complete_by_token(void **state)
         tacit_task_runtime *rt = make(
             (tacit_task_config){.threads = 3, .window = 64, .type_mask = typed ? split : NULL});
         backend b = {.rt = rt};
-        pthread_mutex_init(&b.lock, NULL);
-        pthread_cond_init(&b.more, NULL);
-        pthread_create(&b.thread, NULL, backend_main, &b);
+        backend_start(&b);
         int64_t x[8] = {0}, expected[8] = {0};
         tacit_task_buffer m = tacit_task_memory(x, sizeof x);
         for (int i = 0; i < 400; i++) {
@@ -137,21 +82,13 @@ static void accelerator_tasks_complete_by_token(void **state)
         OK(tacit_task_wait_all(rt, &err));
         assert_memory_equal(x, expected, sizeof x);
         /* A failure reported by the device. */
-        pthread_mutex_lock(&b.lock);
-        b.result = TACIT_ERR_IO;
-        pthread_mutex_unlock(&b.lock);
+        backend_result(&b, TACIT_ERR_IO);
         tacit_task_param p = tacit_task_part(TACIT_TASK_INOUT, &m, 0, 8);
         submit(rt, &k_enqueue, &b, &p, 1, NULL, 0);
         submit(rt, &k_add_one, &b, &p, 1, NULL, 0);
         FAILS(TACIT_ERR_IO, "(enqueue) failed", tacit_task_wait_all(rt, &err));
         assert_int_equal(x[0], expected[0] * 2);
-        pthread_mutex_lock(&b.lock);
-        b.stop = true;
-        pthread_cond_signal(&b.more);
-        pthread_mutex_unlock(&b.lock);
-        pthread_join(b.thread, NULL);
-        pthread_mutex_destroy(&b.lock);
-        pthread_cond_destroy(&b.more);
+        backend_stop(&b);
         tacit_task_destroy(rt);
     }
 }
@@ -220,24 +157,16 @@ static void waiting_for_a_device_uses_no_cpu(void **state)
     (void)state;
     tacit_task_runtime *rt = make((tacit_task_config){.threads = 2});
     backend b = {.rt = rt, .delay_us = 150000};
-    pthread_mutex_init(&b.lock, NULL);
-    pthread_cond_init(&b.more, NULL);
     int64_t x = 4;
     tacit_task_buffer m = tacit_task_memory(&x, 8);
     tacit_task_param p = tacit_task_inout(&m);
     double before = cpu_seconds();
-    pthread_create(&b.thread, NULL, backend_main, &b);
+    backend_start(&b);
     submit(rt, &k_enqueue, &b, &p, 1, NULL, 0);
     OK(tacit_task_wait_all(rt, &err));
     assert_int_equal(x, 8);
     assert_true(cpu_seconds() - before < 0.03);
-    pthread_mutex_lock(&b.lock);
-    b.stop = true;
-    pthread_cond_signal(&b.more);
-    pthread_mutex_unlock(&b.lock);
-    pthread_join(b.thread, NULL);
-    pthread_mutex_destroy(&b.lock);
-    pthread_cond_destroy(&b.more);
+    backend_stop(&b);
     tacit_task_destroy(rt);
 }
 
