@@ -25,6 +25,8 @@ static const struct {
      "MiniLM-L6-H384, 22M parameters"},
     {"resnet50", example_resnet50, {0}, "ResNet-50, 25M parameters, 224x224"},
     {"mobilenetv2", example_mobilenetv2, {0}, "MobileNetV2, 3.5M parameters, 224x224"},
+    {"squeezenet", example_squeezenet, {0}, "SqueezeNet 1.1, 1.2M parameters, 224x224"},
+    {"densenet121", example_densenet121, {0}, "DenseNet-121, 8M parameters, 224x224"},
     {"llama", example_llama, {0}, "Llama with 135M parameters: 30 layers, GQA, RoPE, SwiGLU"},
 };
 
@@ -112,7 +114,8 @@ int cmd_example(int argc, char **argv)
         "example",
         "NAME --out FILE [options]",
         "Writes an architecture at its real size with seeded weights.\n"
-        "NAME: mlp, block, gpt2, bert, bert-tiny, minilm, resnet50, mobilenetv2, llama.",
+        "NAME: mlp, block, gpt2, bert, bert-tiny, minilm, resnet50, mobilenetv2, squeezenet,\n"
+        "densenet121, llama.",
         options,
         CLI_COUNT(options),
         1,

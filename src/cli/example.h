@@ -55,5 +55,7 @@ void example_bert(example *e);
 void example_llama(example *e);
 void example_resnet50(example *e);
 void example_mobilenetv2(example *e);
+void example_squeezenet(example *e);
+void example_densenet121(example *e);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ResNet-50 and MobileNetV2. */
+ * ResNet-50, MobileNetV2, SqueezeNet 1.1 and DenseNet-121. */
 #include <math.h>
 #include <stdio.h>
 
@@ -9,27 +9,52 @@ typedef struct conv_shape {
     int64_t in, out, kernel, stride, groups;
 } conv_shape;
 
-/* Convolution and batch norm, weights named after `stem`. `gain` scales the norm. */
-static V conv_norm(example *e, const char *stem, V x, conv_shape s, double gain)
+/* A convolution, weights named after `stem`, with a bias where asked. */
+static V conv(example *e, const char *stem, V x, conv_shape s, bool bias)
 {
     char name[128];
     int64_t pad = s.kernel / 2, dims[4] = {s.out, s.in / s.groups, s.kernel, s.kernel};
     double fan = (double)(dims[1] * s.kernel * s.kernel);
     snprintf(name, sizeof name, "%s.weight", stem);
-    V y = example_op2(e, "Conv", x, example_weight(e, name, 4, dims, sqrt(2.0 / fan)));
+    V in[3] = {x, example_weight(e, name, 4, dims, sqrt(2.0 / fan))};
+    snprintf(name, sizeof name, "%s.bias", stem);
+    if (bias)
+        in[2] = example_fill(e, name, s.out, 0, 0.1);
+    V y = tacit_builder_node(e->b, "Conv", bias ? 3 : 2, in, 1, NULL);
     tacit_builder_attr_ints(e->b, "kernel_shape", 2, (int64_t[]){s.kernel, s.kernel});
     tacit_builder_attr_ints(e->b, "strides", 2, (int64_t[]){s.stride, s.stride});
     tacit_builder_attr_ints(e->b, "pads", 4, (int64_t[]){pad, pad, pad, pad});
     tacit_builder_attr_int(e->b, "group", s.groups);
-    V in[5] = {y};
+    return y;
+}
+
+/* Batch normalisation, its parameters named after `stem`; `gain` scales it. */
+static V norm(example *e, const char *stem, V x, int64_t channels, double gain)
+{
+    char name[128];
+    V in[5] = {x};
     static const char *const parts[] = {"scale", "shift", "mean", "var"};
     const double centers[] = {gain, 0, 0, 1}, spreads[] = {gain * 0.1, 0.1, 0.1, 0.1};
     for (int i = 0; i < 4; i++) {
         snprintf(name, sizeof name, "%s.bn.%s", stem, parts[i]);
-        in[i + 1] = example_fill(e, name, s.out, centers[i], spreads[i]);
+        in[i + 1] = example_fill(e, name, channels, centers[i], spreads[i]);
     }
-    y = tacit_builder_node(e->b, "BatchNormalization", 5, in, 1, NULL);
+    V y = tacit_builder_node(e->b, "BatchNormalization", 5, in, 1, NULL);
     tacit_builder_attr_float(e->b, "epsilon", 1e-5);
+    return y;
+}
+
+static V conv_norm(example *e, const char *stem, V x, conv_shape s, double gain)
+{
+    return norm(e, stem, conv(e, stem, x, s, false), s.out, gain);
+}
+
+static V pool(example *e, const char *op, V x, int64_t kernel, int64_t stride, int64_t pad)
+{
+    V y = example_op1(e, op, x);
+    tacit_builder_attr_ints(e->b, "kernel_shape", 2, (int64_t[]){kernel, kernel});
+    tacit_builder_attr_ints(e->b, "strides", 2, (int64_t[]){stride, stride});
+    tacit_builder_attr_ints(e->b, "pads", 4, (int64_t[]){pad, pad, pad, pad});
     return y;
 }
 
@@ -79,10 +104,7 @@ void example_resnet50(example *e)
     static const int64_t depths[4] = {3, 4, 6, 3};
     V x = image_input(e);
     x = example_op1(e, "Relu", conv_norm(e, "conv1", x, (conv_shape){3, 64, 7, 2, 1}, 1));
-    x = example_op1(e, "MaxPool", x);
-    tacit_builder_attr_ints(e->b, "kernel_shape", 2, (int64_t[]){3, 3});
-    tacit_builder_attr_ints(e->b, "strides", 2, (int64_t[]){2, 2});
-    tacit_builder_attr_ints(e->b, "pads", 4, (int64_t[]){1, 1, 1, 1});
+    x = pool(e, "MaxPool", x, 3, 2, 1);
     int64_t in = 64;
     for (int stage = 0; stage < 4; stage++)
         for (int64_t i = 0; i < depths[stage]; i++) {
@@ -132,4 +154,84 @@ void example_mobilenetv2(example *e)
         }
     x = relu6(e, conv_norm(e, "features.18", x, (conv_shape){in, 1280, 1, 1, 1}, 1));
     classifier(e, x, 1280);
+}
+
+static V concat(example *e, V a, V b)
+{
+    V y = example_op2(e, "Concat", a, b);
+    tacit_builder_attr_int(e->b, "axis", 1);
+    return y;
+}
+
+/* Squeeze by 1×1, expand by 1×1 and 3×3 side by side. */
+static V fire(example *e, int index, V x, int64_t in, int64_t squeeze, int64_t expand)
+{
+    char name[64];
+    snprintf(name, sizeof name, "fire%d.squeeze", index);
+    x = example_op1(e, "Relu", conv(e, name, x, (conv_shape){in, squeeze, 1, 1, 1}, true));
+    snprintf(name, sizeof name, "fire%d.expand1", index);
+    V a = example_op1(e, "Relu", conv(e, name, x, (conv_shape){squeeze, expand, 1, 1, 1}, true));
+    snprintf(name, sizeof name, "fire%d.expand3", index);
+    V b = example_op1(e, "Relu", conv(e, name, x, (conv_shape){squeeze, expand, 3, 1, 1}, true));
+    return concat(e, a, b);
+}
+
+void example_squeezenet(example *e)
+{
+    static const int64_t rows[8][2] = {{16, 64},  {16, 64},  {32, 128}, {32, 128},
+                                       {48, 192}, {48, 192}, {64, 256}, {64, 256}};
+    int64_t classes = e->size.classes > 0 ? e->size.classes : 1000, in = 64;
+    V x = conv(e, "conv1", image_input(e), (conv_shape){3, 64, 3, 2, 1}, true);
+    x = pool(e, "MaxPool", example_op1(e, "Relu", x), 3, 2, 0);
+    for (int i = 0; i < 8; i++) {
+        x = fire(e, i + 2, x, in, rows[i][0], rows[i][1]);
+        in = 2 * rows[i][1];
+        if (i == 1 || i == 3)
+            x = pool(e, "MaxPool", x, 3, 2, 0);
+    }
+    x = example_op1(e, "Relu", conv(e, "conv10", x, (conv_shape){in, classes, 1, 1, 1}, true));
+    x = example_op1(e, "GlobalAveragePool", x);
+    x = example_op1(e, "Flatten", x);
+    tacit_builder_attr_int(e->b, "axis", 1);
+    tacit_builder_output(e->b, "logits", x);
+}
+
+/* Norm and ReLU, then the convolution: the norm has nothing before it to go into. */
+static V norm_conv(example *e, const char *stem, V x, conv_shape s, double gain)
+{
+    return conv(e, stem, example_op1(e, "Relu", norm(e, stem, x, s.in, gain)), s, false);
+}
+
+static V dense_layer(example *e, const char *stem, V x, int64_t in)
+{
+    enum { GROWTH = 32 };
+    char name[64];
+    snprintf(name, sizeof name, "%s.conv1", stem);
+    V y = norm_conv(e, name, x, (conv_shape){in, 4 * GROWTH, 1, 1, 1}, 1);
+    snprintf(name, sizeof name, "%s.conv2", stem);
+    y = norm_conv(e, name, y, (conv_shape){4 * GROWTH, GROWTH, 3, 1, 1}, 1);
+    return concat(e, x, y);
+}
+
+void example_densenet121(example *e)
+{
+    static const int64_t depths[4] = {6, 12, 24, 16};
+    char stem[48];
+    int64_t in = 64;
+    V x = image_input(e);
+    x = example_op1(e, "Relu", conv_norm(e, "conv0", x, (conv_shape){3, 64, 7, 2, 1}, 1));
+    x = pool(e, "MaxPool", x, 3, 2, 1);
+    for (int stage = 0; stage < 4; stage++) {
+        for (int64_t i = 0; i < depths[stage]; i++, in += 32) {
+            snprintf(stem, sizeof stem, "block%d.layer%d", stage + 1, (int)i + 1);
+            x = dense_layer(e, stem, x, in);
+        }
+        if (stage == 3)
+            break;
+        snprintf(stem, sizeof stem, "transition%d", stage + 1);
+        x = norm_conv(e, stem, x, (conv_shape){in, in / 2, 1, 1, 1}, 0.7);
+        x = pool(e, "AveragePool", x, 2, 2, 0);
+        in /= 2;
+    }
+    classifier(e, example_op1(e, "Relu", norm(e, "last", x, in, 1)), in);
 }
