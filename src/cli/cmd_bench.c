@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tacit bench: time a model, alone or interleaved with ONNX Runtime. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "base/cpu.h"
@@ -101,6 +103,60 @@ static void report(bench *b, bool json)
                b->their_open * 1e3, b->peer.version, theirs / ours, b->their_open / b->our_open);
 }
 
+/* --- --serve: runs when asked, one line of JSON each time ---------------------------------------
+ */
+
+/* "VmHWM:" and the like from /proc/self/status, in KiB; 0 where there is none. */
+static long status_kb(const char *field)
+{
+    char line[256];
+    long kb = 0;
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, field, strlen(field)) == 0)
+            kb = strtol(line + strlen(field), NULL, 10);
+    if (f)
+        fclose(f);
+    return kb;
+}
+
+static double cpu_ns(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return ((double)u.ru_utime.tv_sec + (double)u.ru_stime.tv_sec) * 1e9 +
+           ((double)u.ru_utime.tv_usec + (double)u.ru_stime.tv_usec) * 1e3;
+}
+
+/* The first answer tells what opening cost; then "run N" is answered by the time of each run. */
+static int serve(bench *b, long before_kb)
+{
+    uint64_t start = clock_ns();
+    int code = cli_job_run(&b->job);
+    if (code >= 0)
+        return code;
+    printf("{\"open_ns\":%.0f,\"first_ns\":%" PRIu64 ",\"peak_kb\":%ld}\n", b->our_open * 1e9,
+           clock_ns() - start, status_kb("VmHWM:") - before_kb);
+    fflush(stdout);
+    char line[64];
+    while (fgets(line, sizeof line, stdin)) {
+        long runs = strncmp(line, "run ", 4) == 0 ? strtol(line + 4, NULL, 10) : 0;
+        if (runs < 1 || runs > 1000000)
+            return cli_usage_error("bench", "--serve understands: run N");
+        double cpu = cpu_ns();
+        printf("{\"ns\":[");
+        for (long i = 0; i < runs; i++) {
+            start = clock_ns();
+            if ((code = cli_job_run(&b->job)) >= 0)
+                return code;
+            printf("%s%" PRIu64, i ? "," : "", clock_ns() - start);
+        }
+        printf("],\"cpu_ns\":%.0f}\n", cpu_ns() - cpu);
+        fflush(stdout);
+    }
+    return CLI_OK;
+}
+
 static int start_peer(bench *b, const char *path, int threads)
 {
     char why[256] = "";
@@ -119,7 +175,7 @@ int cmd_bench(int argc, char **argv)
     cli_list inputs = {0};
     const char *path = NULL, *against = NULL;
     int64_t seed = 1;
-    bool json = false;
+    bool json = false, served = false;
     bench b = {.runs = 20};
     const cli_option options[] = {
         {"--runs", CLI_INT, &b.runs, "N", "timed runs (default 20)"},
@@ -127,6 +183,7 @@ int cmd_bench(int argc, char **argv)
         {"--input", CLI_LIST, &inputs, "NAME=VALUE", "FILE.npy, random or zeros; repeatable"},
         {"--seed", CLI_INT, &seed, "N", "seed of random inputs (default 1)"},
         {"--json", CLI_FLAG, &json, NULL, "machine-readable"},
+        {"--serve", CLI_FLAG, &served, NULL, "run when standard input says: run N"},
         CLI_COMPILE_OPTIONS(&compile),
     };
     const cli_usage usage = {"bench",
@@ -143,10 +200,13 @@ int cmd_bench(int argc, char **argv)
         return cli_usage_error("bench", "--runs is 1 to 1000000");
     if (against && strcmp(against, "ort") != 0)
         return cli_usage_error("bench", "--vs is ort, not '%s'", against);
+    long before_kb = status_kb("VmHWM:");
     code = cli_job_open(&b.job, "bench", path, &compile, &inputs, seed);
     if (code < 0 && (!timing_init(&b.ours, b.runs) || !timing_init(&b.theirs, b.runs)))
         code = cli_fail("bench", "out of memory");
     b.our_open = (double)(b.job.load_ns + b.job.compile_ns) / 1e9;
+    if (code < 0 && served)
+        code = serve(&b, before_kb);
     bool tasks = compile.exec && strcmp(compile.exec, "tasks") == 0;
     int threads = !tasks ? 1 : compile.threads > 0 ? (int)compile.threads : (int)cpu_count();
     if (code < 0 && against)

@@ -13,6 +13,8 @@ static const struct {
 } architectures[] = {
     {"mlp", example_mlp, {0}, "three linear layers with ReLU (--width)"},
     {"block", example_block, {0}, "one pre-norm transformer block (--hidden --heads --seq)"},
+    {"attention", example_attention, {0}, "attention alone (--batch --heads --seq --hidden)"},
+    {"attention-causal", example_attention_causal, {0}, "the same with a triangular mask"},
     {"gpt2", example_gpt2, {0}, "GPT-2, 124M parameters, 12 layers"},
     {"bert", example_bert, {0}, "BERT-base, 110M parameters, 12 layers"},
     {"bert-tiny",
@@ -114,8 +116,8 @@ int cmd_example(int argc, char **argv)
         "example",
         "NAME --out FILE [options]",
         "Writes an architecture at its real size with seeded weights.\n"
-        "NAME: mlp, block, gpt2, bert, bert-tiny, minilm, resnet50, mobilenetv2, squeezenet,\n"
-        "densenet121, llama.",
+        "NAME: mlp, block, attention, attention-causal, gpt2, bert, bert-tiny, minilm, resnet50,\n"
+        "mobilenetv2, squeezenet, densenet121, llama.",
         options,
         CLI_COUNT(options),
         1,

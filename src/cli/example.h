@@ -50,6 +50,8 @@ V example_layer_norm(example *e, const char *stem, V x, int64_t width, double ep
 /* Architectures: each adds its inputs, nodes and outputs. */
 void example_mlp(example *e);
 void example_block(example *e);
+void example_attention(example *e);
+void example_attention_causal(example *e);
 void example_gpt2(example *e);
 void example_bert(example *e);
 void example_llama(example *e);

@@ -168,6 +168,37 @@ void example_block(example *e)
     tacit_builder_output(e->b, "y", x);
 }
 
+/* Attention alone, as exporters spell it; a constant triangular mask makes it causal. */
+static void attention(example *e, bool causal)
+{
+    int64_t heads = or_default(e->size.heads, 4), seq = or_default(e->size.seq, 64);
+    int64_t depth = or_default(e->size.hidden, heads * 64) / heads;
+    int64_t dims[4] = {or_default(e->size.batch, 1), heads, seq, depth};
+    V q = tacit_builder_input(e->b, "q", TACIT_F32, 4, dims, NULL);
+    V k = tacit_builder_input(e->b, "k", TACIT_F32, 4, dims, NULL);
+    V v = tacit_builder_input(e->b, "v", TACIT_F32, 4, dims, NULL);
+    V scores = example_op2(e, "MatMul", q, example_transpose(e, k, (int64_t[]){0, 1, 3, 2}));
+    scores = example_op2(e, "Div", scores, example_scalar(e, sqrt((double)depth)));
+    float *mask = causal ? example_floats(e, seq * seq) : NULL;
+    for (int64_t i = 0; mask && i < seq * seq; i++)
+        mask[i] = i % seq > i / seq ? -INFINITY : 0.0f;
+    if (mask)
+        scores = example_op2(
+            e, "Add", scores,
+            tacit_builder_constant(e->b, "mask", TACIT_F32, 2, (int64_t[]){seq, seq}, mask));
+    tacit_builder_output(e->b, "y", example_op2(e, "MatMul", example_softmax(e, scores), v));
+}
+
+void example_attention(example *e)
+{
+    attention(e, false);
+}
+
+void example_attention_causal(example *e)
+{
+    attention(e, true);
+}
+
 void example_mlp(example *e)
 {
     int64_t width = or_default(e->size.width, 512), out = or_default(e->size.classes, width);

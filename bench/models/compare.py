@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole models: ours and the peers in one run. Every side is a process that keeps its model open and
+runs it when asked; sides take turns in rounds, a pause between them, so that no side pays for the
+threads of another. A turn during which other processes (or the host) took the cores is thrown away
+and repeated. Reported: the median over all runs of the turns that were kept.
+
+Usage: compare.py BUILD [PREFIX]   entries whose name begins with PREFIX
+Environment: TACIT_PYTHON (has onnxruntime), TACIT_TORCH_PYTHON (has torch), TACIT_BENCH_ROUNDS,
+TACIT_BENCH_JSONL (results are appended)."""
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+TRANSFORMERS = [("gpt2-16", "gpt2 --seq 16"), ("gpt2-128", "gpt2 --seq 128"),
+                ("gpt2-512", "gpt2 --seq 512"), ("bert-128", "bert --seq 128"),
+                ("minilm-128", "minilm --seq 128"), ("llama-128", "llama --seq 128")]
+CNNS = ["resnet50", "mobilenetv2", "squeezenet", "densenet121"]
+ENTRIES = (
+    [(f"mlp/{b}x{w}", f"mlp --width {w} --batch {b}")
+     for b, w in ((1, 512), (32, 512), (128, 512), (1, 2048), (32, 2048))]
+    + [(f"block/{b}x{s}x{h}", f"block --batch {b} --seq {s} --hidden {h}")
+       for b, s, h in ((1, 16, 64), (1, 32, 64), (1, 64, 128), (1, 128, 256), (2, 64, 128),
+                       (4, 128, 256))]
+    + [(f"attention/{b}b{h}h{s}s", f"attention --batch {b} --heads {h} --seq {s}")
+       for b, h, s in ((1, 4, 64), (1, 8, 128), (2, 8, 256))]
+    + [("attention/1b12h1024s-causal", "attention-causal --batch 1 --heads 12 --seq 1024")]
+    + [("model/" + name, arguments) for name, arguments in TRANSFORMERS]
+    + [("model/" + name, name) for name in CNNS]
+)
+TORCH = ("mlp", "block", "attention", "attention-causal", "gpt2", "bert", "minilm", "resnet50",
+         "mobilenetv2")
+PAUSE = 0.05  # seconds between sides: spinning threads have gone to sleep by then
+TURN = 0.15  # seconds of runs a side gets at a time
+ROUNDS = int(os.environ.get("TACIT_BENCH_ROUNDS", "7"))
+OTHERS = 0.08  # a turn is disturbed when others used more than this share of the cores
+
+
+def busy_ns():
+    """Time all processors spent on anything but idling, and what the host took."""
+    with open("/proc/stat") as f:
+        v = [int(x) for x in f.readline().split()[1:9]]
+    tick = 1e9 / os.sysconf("SC_CLK_TCK")
+    return (sum(v) - v[3] - v[4]) * tick
+
+
+class Side:
+    def __init__(self, command, label):
+        self.label, self.kept, self.dropped = label, [], 0
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL, text=True)
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{label}: {' '.join(command)} ended at once")
+        self.opened = json.loads(line)
+        self.count = 1
+
+    def ask(self, runs):
+        self.process.stdin.write(f"run {runs}\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def warm(self):
+        start = time.monotonic()
+        while time.monotonic() - start < TURN:
+            took = min(self.ask(1)["ns"])
+        self.count = max(2, min(2000, int(TURN * 1e9 / took)))
+
+    def turn(self):
+        """One turn; true when it was kept."""
+        time.sleep(PAUSE)
+        before, start = busy_ns(), time.monotonic_ns()
+        answer = self.ask(self.count + 1)
+        wall = time.monotonic_ns() - start
+        others = busy_ns() - before - answer["cpu_ns"]
+        cores = os.cpu_count() or 1
+        if others > OTHERS * wall * cores + 2e7:
+            self.dropped += 1
+            return False
+        self.kept += answer["ns"][1:]  # the first run of a turn wakes threads and caches
+        return True
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+    def median(self):
+        return statistics.median(self.kept) / 1e6
+
+
+def interleave(sides):
+    for side in sides:
+        side.warm()
+    for _ in range(ROUNDS):
+        for side in sides:
+            for _ in range(3):  # a turn may be repeated twice
+                if side.turn():
+                    break
+    for side in sides:
+        if not side.kept:
+            raise RuntimeError(f"{side.label}: every turn was disturbed; is the machine busy?")
+
+
+def python_with(module, *candidates):
+    for path in candidates:
+        if path and subprocess.run([path, "-c", f"import {module}"], capture_output=True,
+                                   check=False).returncode == 0:
+            return path
+    return None
+
+
+class Bench:
+    def __init__(self, build, prefix):
+        self.build, self.prefix = build, prefix
+        self.here = os.path.dirname(os.path.abspath(__file__))
+        self.models = os.path.join(build, "models")
+        os.makedirs(self.models, exist_ok=True)
+        self.ort = python_with("onnxruntime", os.environ.get("TACIT_PYTHON"), ".venv/bin/python",
+                               "python3")
+        self.torch = python_with("torch", os.environ.get("TACIT_TORCH_PYTHON"),
+                                 os.environ.get("TACIT_PYTHON"), ".venv/bin/python", "python3")
+        self.out = os.environ.get("TACIT_BENCH_JSONL")
+        self.failed = 0
+
+    def wanted(self, name):
+        return name.startswith(self.prefix) or self.prefix.startswith(name + "/")
+
+    def record(self, name, ours, peer, peer_name, unit, **more):
+        ratio = peer / ours if peer else None
+        shown = f"{peer:9.3f} {unit}  {ratio:6.2f}" if peer else "        -"
+        print(f"{name:34s} {ours:9.3f} {unit}  {shown}  {peer_name}", flush=True)
+        entry = {"bench": name, "ours": round(ours, 5), "peer": peer and round(peer, 5),
+                 "peer_name": peer_name, "unit": unit, "ratio": ratio and round(ratio, 3), **more}
+        if self.out:
+            with open(self.out, "a") as f:
+                f.write(json.dumps(entry) + "\n")
+
+    def model(self, name, arguments):
+        path = os.path.join(self.models, name.replace("/", "-") + ".onnx")
+        if not os.path.exists(path):
+            part = path.replace(".onnx", ".part.onnx")
+            subprocess.run([f"{self.build}/tacit", "example", *arguments.split(), "--out", part],
+                           check=True, stdout=subprocess.DEVNULL)
+            os.rename(part, path)
+        return path
+
+    def sides(self, path, arguments, threads, extra=()):
+        how = ["--exec", "serial"] if threads == 1 else ["--exec", "tasks", "--threads",
+                                                         str(threads)]
+        sides = [Side([f"{self.build}/tacit", "bench", path, "--serve", *how, *extra], "tacit")]
+        if self.ort:
+            sides.append(Side([self.ort, f"{self.here}/ort_runner.py", path, str(threads)], "ort"))
+        words = arguments.split()
+        if self.torch and words[0] in TORCH:
+            sizes = [f"{k[2:]}={v}" for k, v in zip(words[1::2], words[2::2])]
+            sides.append(Side([self.torch, f"{self.here}/torch_runner.py", words[0], str(threads),
+                               *sizes], "torch"))
+        return sides
+
+    def compare(self, name, arguments, threads):
+        path = self.model(name, arguments)
+        sides = []
+        try:
+            sides = self.sides(path, arguments, threads)
+            interleave(sides)
+            ours = sides[0]
+            more = {"runs": len(ours.kept), "dropped_turns": sum(s.dropped for s in sides)}
+            if len(sides) == 1:
+                self.record(f"{name}/t{threads}", ours.median(), None, "none", "ms", **more)
+            for peer in sides[1:]:
+                suffix = "" if peer.label == "ort" else "/torch"
+                self.record(f"{name}{suffix}/t{threads}", ours.median(), peer.median(),
+                            peer.opened["version"], "ms", **more)
+        finally:
+            for side in sides:
+                side.close()
+
+    def opening(self, name, arguments):
+        """Load, compile, first run; in fresh processes, in turn, the best of three each."""
+        if not self.ort:
+            return
+        path = self.model(name, arguments)
+        best = {}
+        for _ in range(3):
+            for side in self.sides(path, "none", 1):
+                side.close()
+                o = side.opened
+                took = (o["open_ns"] + o["first_ns"]) / 1e6
+                seen = best.get(side.label, (took, o["peak_kb"]))
+                best[side.label] = (min(took, seen[0]), min(o["peak_kb"], seen[1]))
+                version = o.get("version", "")
+        ours, peer = best["tacit"], best["ort"]
+        short = name.split("/", 1)[1] if name.startswith("model/") else name.replace("/", "-")
+        self.record(f"open/{short}/t1", ours[0], peer[0], version, "ms")
+        self.record(f"open/{short}-peak/t1", ours[1] / 1024, peer[1] / 1024, version, "MiB")
+
+    def run(self):
+        print(f"{'bench':34s} {'tacit':>12s}  {'peer':>12s}  ratio  peer")
+        for name, arguments in [("overhead/call", "mlp --width 1 --batch 1")] + list(ENTRIES):
+            for threads in (1, 2):
+                if self.wanted(name + f"/t{threads}") and (threads == 1 or "overhead" not in name):
+                    self.attempt(self.compare, name, arguments, threads)
+            short = name.split("/", 1)[1] if name.startswith("model/") else name.replace("/", "-")
+            if name.startswith(("model/", "mlp/", "block/")) and self.wanted(f"open/{short}/t1"):
+                self.attempt(self.opening, name, arguments)
+        return self.failed
+
+    def attempt(self, what, name, *arguments):
+        try:
+            what(name, *arguments)
+        except (RuntimeError, subprocess.CalledProcessError, OSError, ValueError) as e:
+            print(f"{name}: {e}", file=sys.stderr)
+            self.failed = 1
+
+
+if __name__ == "__main__":
+    sys.exit(Bench(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "").run())
