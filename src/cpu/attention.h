@@ -13,7 +13,7 @@
 #include "cpu/isa.h"
 
 enum {
-    CPU_ATTENTION_QUERIES = 72, /* most queries of a tile */
+    CPU_ATTENTION_QUERIES = 84, /* most queries of a tile */
     CPU_ATTENTION_KEYS = 128,   /* keys of a block; half of that above CPU_ATTENTION_WIDE */
     CPU_ATTENTION_WIDE = 128,
     CPU_ATTENTION_DEPTH = 256, /* largest head size of Q and K */

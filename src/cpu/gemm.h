@@ -3,7 +3,7 @@
  * C = epilogue(A·B) in f32, any strides, batched with broadcasting.
  *
  * B is read as panels of `cpu_gemm_width` columns. A constant B is packed once at compile time
- * (cpu_gemm_pack): K is cut in blocks of CPU_GEMM_KC, each block holds its panels one after
+ * (cpu_gemm_pack): K is cut in blocks of kc, each block holds its panels one after
  * another, each panel is kc rows of width columns, zero-padded. So a tile streams B in order, and a
  * block of A stays in L2 while it does. A B that changes from run to run is packed block by block
  * onto the stack of the tile that uses it. Partial sums over K blocks live in C itself.
@@ -43,6 +43,7 @@ typedef struct cpu_gemm_args {
     /* Tile t: row block t % row_tiles, column block (t / row_tiles) % col_tiles, then batch. */
     uint32_t row_tiles, col_tiles;
     int64_t tile_rows, tile_cols; /* tile_cols: a multiple of the panel width */
+    int64_t kc;                   /* of the blocks of a packed B; 0: CPU_GEMM_KC */
     bool copy_a;                  /* rows of A collide in L1 or are strided: compact them */
     /* A convolution: A is the weights, column j of B is what the window over output pixel j sees.
      * Row k of it lies taps[k] elements after the pixel's origin, which is
@@ -65,7 +66,8 @@ typedef struct cpu_gemm_pack_args {
     const float *b;
     float *packed;
     int64_t n, k, b_row, b_col;
-    int64_t k_begin, k_end; /* only these K blocks (k_begin a multiple of CPU_GEMM_KC) */
+    int64_t k_begin, k_end; /* only these K blocks (k_begin a multiple of kc) */
+    int64_t kc;             /* 0: CPU_GEMM_KC */
 } cpu_gemm_pack_args;
 
 CPU_DECLARE(cpu_gemm_pack_f32);
@@ -97,7 +99,7 @@ static inline int64_t cpu_gemm_width(cpu_isa isa)
 }
 static inline int64_t cpu_gemm_height(cpu_isa isa)
 {
-    return isa == CPU_AVX512 ? 12 : 6;
+    return isa == CPU_AVX512 ? 14 : 6;
 }
 
 #endif

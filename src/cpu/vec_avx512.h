@@ -9,7 +9,7 @@
 
 #define CPU_NAME(name) name##_avx512
 #define CPU_ISA_TEXT "avx512"
-enum { VL = 16, GEMM_MR = 12 };
+enum { VL = 16, GEMM_MR = 14 };
 
 typedef __m512 vf;
 typedef int32_t vi __attribute__((vector_size(64)));

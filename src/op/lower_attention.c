@@ -38,10 +38,9 @@ static void set_shape(const op_lower *c, cpu_attention_args *a)
     a->out_stride[0] = a->heads * a->queries * a->v_depth;
     a->out_stride[1] = bshd ? a->v_depth : a->queries * a->v_depth;
     a->out_stride[2] = bshd ? a->heads * a->v_depth : a->v_depth;
-    int64_t height = cpu_gemm_height(c->cpu.isa);
     int64_t blocks = (a->queries + CPU_ATTENTION_QUERIES - 1) / CPU_ATTENTION_QUERIES;
     if (blocks > 0) {
-        a->block_rows = ((a->queries + blocks - 1) / blocks + height - 1) / height * height;
+        a->block_rows = (a->queries + blocks - 1) / blocks;
         a->blocks = (uint32_t)((a->queries + a->block_rows - 1) / a->block_rows);
     }
 }

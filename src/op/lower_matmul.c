@@ -90,13 +90,15 @@ int op_lower_rows_in_set(int64_t a_row, int64_t height)
 void op_lower_cut(cpu_gemm_args *g, int64_t batch, cpu_isa isa)
 {
     int64_t height = cpu_gemm_height(isa), width = cpu_gemm_width(isa);
+    int64_t passes = (g->m + height - 1) / height;
+    int64_t together = passes ? (g->m + passes - 1) / passes : 1; /* rows of a register tile */
     g->copy_a = g->m >= height && g->n >= 128 &&
-                (g->a_col != 1 || op_lower_rows_in_set(g->a_row, height) > 6);
+                (g->a_col != 1 || op_lower_rows_in_set(g->a_row, together) > 4);
     int64_t most = g->copy_a ? CPU_GEMM_ROWS_COPIED
                    : g->taps ? CPU_GEMM_ROWS_WINDOW
                              : CPU_GEMM_ROWS;
     int64_t blocks = (g->m + most - 1) / most;
-    g->tile_rows = ((g->m + blocks - 1) / blocks + height - 1) / height * height;
+    g->tile_rows = (g->m + blocks - 1) / blocks;
     g->row_tiles = (uint32_t)((g->m + g->tile_rows - 1) / g->tile_rows);
     int64_t panels = (g->n + width - 1) / width;
     int64_t rows = g->m < g->tile_rows ? g->m : g->tile_rows;
@@ -113,6 +115,19 @@ void op_lower_cut(cpu_gemm_args *g, int64_t batch, cpu_isa isa)
     g->col_tiles = (uint32_t)((g->n + g->tile_cols - 1) / g->tile_cols);
 }
 
+/* Blocks of K for a packed B: the tile's part of A stays in L2, and sums are rarely put away. */
+static int64_t block_depth(const cpu_gemm_args *g)
+{
+    enum { L2 = 100000, MOST = 4096 }; /* floats */
+    if (g->copy_a || g->k == 0)
+        return 0;
+    int64_t rows = g->m < g->tile_rows ? g->m : g->tile_rows;
+    int64_t most = rows ? L2 / rows : MOST;
+    most = most < CPU_GEMM_KC ? CPU_GEMM_KC : most > MOST ? MOST : most;
+    int64_t blocks = (g->k + most - 1) / most;
+    return ((g->k + blocks - 1) / blocks + 15) / 16 * 16;
+}
+
 /* Packs the right side piece by piece, dropping the pages each piece came from. */
 static tacit_status pack_right(op_lower *c, product *p, uint32_t input)
 {
@@ -123,12 +138,14 @@ static tacit_status pack_right(op_lower *c, product *p, uint32_t input)
     float *packed = op_lower_pack(c, (size_t)(panels * width * g->k) * sizeof *packed);
     if (!packed)
         return TACIT_ERR_MEMORY;
-    cpu_gemm_pack_args a = {b, packed, g->n, g->k, g->b_row, g->b_col, 0, g->k};
+    g->kc = block_depth(g);
+    cpu_gemm_pack_args a = {b, packed, g->n, g->k, g->b_row, g->b_col, 0, g->k, g->kc};
     cpu_kernel pack = CPU_PICK(isa, cpu_gemm_pack_f32);
+    int64_t step = g->kc ? g->kc : CPU_GEMM_KC;
     if (g->b_col == 1) { /* rows of B are adjacent: a K block is one range of bytes */
-        for (int64_t k = 0; k < g->k; k += CPU_GEMM_KC) {
+        for (int64_t k = 0; k < g->k; k += step) {
             a.k_begin = k;
-            a.k_end = k + CPU_GEMM_KC < g->k ? k + CPU_GEMM_KC : g->k;
+            a.k_end = k + step < g->k ? k + step : g->k;
             pack(&a, 0, (uint32_t)panels);
             if (c->drop_pages)
                 c->drop_pages(c->drop_context, b + k * g->b_row,

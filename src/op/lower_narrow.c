@@ -210,7 +210,7 @@ static tacit_status widen(op_lower *c, const narrow *p, cpu_gemm_args *g)
                 block[j * k + i] = (float)column[i];
         }
         /* One panel at a time, with b placed so that panel t starts at the block. */
-        cpu_gemm_pack_args a = {block - t * width * k, packed, g->n, k, 1, k, 0, k};
+        cpu_gemm_pack_args a = {block - t * width * k, packed, g->n, k, 1, k, 0, k, 0};
         pack_panels(&a, (uint32_t)t, (uint32_t)t + 1);
     }
     mem_release(c->allocator, column, (size_t)k * sizeof *column);

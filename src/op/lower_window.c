@@ -326,7 +326,7 @@ static const float *pack_weights(op_lower *c, int64_t channels, int64_t k)
     float *packed = op_lower_pack(c, (size_t)(panels * width * k) * sizeof *packed);
     if (!packed)
         return NULL;
-    cpu_gemm_pack_args a = {c->in[1].constant->data, packed, channels, k, 1, k, 0, k};
+    cpu_gemm_pack_args a = {c->in[1].constant->data, packed, channels, k, 1, k, 0, k, 0};
     CPU_PICK(c->cpu.isa, cpu_gemm_pack_f32)(&a, 0, (uint32_t)panels);
     op_lower_packed_away(c, 1);
     return packed;

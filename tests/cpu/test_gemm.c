@@ -52,7 +52,7 @@ typedef struct problem {
     shape s;
     bool trans_a, trans_b, packed, copy_a, residual, in_place;
     cpu_epilogue e;
-    int64_t tile_rows, tile_panels;
+    int64_t tile_rows, tile_panels, kc;
 } problem;
 
 static void set_operands(cpu_gemm_args *p, const problem *q)
@@ -75,13 +75,14 @@ static void set_operands(cpu_gemm_args *p, const problem *q)
     p->copy_a = q->copy_a;
     p->tile_rows = q->tile_rows;
     p->row_tiles = (uint32_t)((s->m + q->tile_rows - 1) / q->tile_rows);
+    p->kc = q->packed && !q->copy_a ? q->kc : 0;
 }
 
 static float *pack(const cpu_gemm_args *p, cpu_isa isa)
 {
     int64_t width = cpu_gemm_width(isa), panels = (p->n + width - 1) / width;
     float *packed = aligned_alloc(64, (size_t)((panels * width * p->k + 16) * 4 + 63) / 64 * 64);
-    cpu_gemm_pack_args q = {p->b, packed, p->n, p->k, p->b_row, p->b_col, 0, p->k};
+    cpu_gemm_pack_args q = {p->b, packed, p->n, p->k, p->b_row, p->b_col, 0, p->k, p->kc};
     CPU_PICK(isa, cpu_gemm_pack_f32)(&q, 0, (uint32_t)panels);
     return packed;
 }
@@ -151,6 +152,7 @@ static problem random_problem(rng *r, shape s)
     q.e.act_last = rng_below(r, 2);
     q.e.act_min = -0.5f;
     q.e.act_max = 0.75f;
+    q.kc = 16 * (int64_t)rng_below(r, 60);
     q.tile_rows = q.copy_a ? CPU_GEMM_ROWS_COPIED : rng_below(r, 2) ? CPU_GEMM_ROWS : 24;
     return q;
 }
