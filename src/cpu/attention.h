@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Softmax(scale·Q·Kᵀ + mask)·V in f32 without ever forming the scores: a tile is one head and one
- * block of queries; it walks blocks of keys with a running maximum and sum. Blocks and register
+ * Softmax(scale·Q·Kᵀ + mask)·V in f32 without ever forming the scores: a tile is one head and some
+ * blocks of queries; it walks blocks of keys with a running maximum and sum. Blocks and register
  * tiles that causality or the window hides are skipped. Q, K, V and the output are read and written
  * with their own strides (the last axis must be dense). Query heads share key heads in groups.
  */
@@ -13,7 +13,8 @@
 #include "cpu/isa.h"
 
 enum {
-    CPU_ATTENTION_QUERIES = 84, /* most queries of a tile */
+    CPU_ATTENTION_QUERIES = 84, /* most queries of a block */
+    CPU_ATTENTION_GROUP = 4,    /* most blocks of a tile: they share packed keys */
     CPU_ATTENTION_KEYS = 128,   /* keys of a block; half of that above CPU_ATTENTION_WIDE */
     CPU_ATTENTION_WIDE = 128,
     CPU_ATTENTION_DEPTH = 256, /* largest head size of Q and K */
@@ -38,11 +39,12 @@ typedef struct cpu_attention_args {
     bool causal;          /* query i sees keys ≤ i + causal_offset */
     int64_t causal_offset;
     int64_t window;     /* 0: none; else only the last `window` keys up to the query's own */
-    uint32_t blocks;    /* query blocks of a head */
+    uint32_t blocks;    /* tiles of a head */
+    uint32_t group;     /* query blocks of a tile, 0 for 1 */
     int64_t block_rows; /* queries of a block */
 } cpu_attention_args;
 
-/* Tile t: block t % blocks of head t / blocks (heads of all batches in order). */
+/* Tile t: group t % blocks of query blocks of head t / blocks (heads of all batches in order). */
 CPU_DECLARE(cpu_attention_f32);
 
 #endif

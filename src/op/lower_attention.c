@@ -41,7 +41,11 @@ static void set_shape(const op_lower *c, cpu_attention_args *a)
     int64_t blocks = (a->queries + CPU_ATTENTION_QUERIES - 1) / CPU_ATTENTION_QUERIES;
     if (blocks > 0) {
         a->block_rows = (a->queries + blocks - 1) / blocks;
-        a->blocks = (uint32_t)((a->queries + a->block_rows - 1) / a->block_rows);
+        /* Blocks share packed keys where there are heads enough to go round. */
+        int64_t group = a->batch * a->heads >= 8 ? CPU_ATTENTION_GROUP : 1;
+        a->group = (uint32_t)(blocks < group ? blocks : group);
+        int64_t rows = a->block_rows * a->group;
+        a->blocks = (uint32_t)((a->queries + rows - 1) / rows);
     }
 }
 
@@ -61,9 +65,10 @@ static uint64_t out_run(const cpu_attention_args *a)
 {
     if (a->out_stride[2] != a->v_depth)
         return 0;
-    if (a->blocks > 1 && a->queries % a->block_rows != 0)
+    int64_t rows = a->block_rows * a->group;
+    if (a->blocks > 1 && a->queries % rows != 0)
         return 0;
-    int64_t rows = a->blocks > 1 ? a->block_rows : a->queries;
+    rows = a->blocks > 1 ? rows : a->queries;
     return (uint64_t)(rows * a->v_depth) * sizeof(float);
 }
 

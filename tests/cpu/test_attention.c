@@ -85,8 +85,10 @@ static cpu_attention_args random_problem(rng *r)
         p.mask_stride[1] = p.keys;
         p.mask_stride[3] = 1;
     }
-    p.blocks = (uint32_t)((p.queries + CPU_ATTENTION_QUERIES - 1) / CPU_ATTENTION_QUERIES);
-    p.block_rows = CPU_ATTENTION_QUERIES;
+    p.block_rows = 1 + (int64_t)rng_below(r, CPU_ATTENTION_QUERIES);
+    p.group = (uint32_t)rng_below(r, CPU_ATTENTION_GROUP + 1);
+    int64_t rows = p.block_rows * (p.group ? p.group : 1);
+    p.blocks = (uint32_t)((p.queries + rows - 1) / rows);
     return p;
 }
 
