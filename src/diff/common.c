@@ -37,14 +37,23 @@ tacit_status diff_find_wrt(const ir_graph *g, uint32_t n, const char *const *nam
     return TACIT_OK;
 }
 
-/* Puts what the row's spelling built in the place of the node. */
-static tacit_status spell_out(ir_graph *g, ir_node *n, tacit_error *err)
+/* Puts what the row's spelling built in the place of the node; *done: it built something. */
+static tacit_status spell_out(ir_graph *g, ir_node *n, const bool *reach, bool *done,
+                              tacit_error *err)
 {
     op_diff c = {.graph = g, .node = n, .err = err};
     ir_value **out = ARENA_ARRAY(g->memory, n->n_outputs + 1u, ir_value *);
-    if (!out)
+    bool *wanted = ARENA_ARRAY(g->memory, n->n_inputs + 1u, bool);
+    if (!out || !wanted)
         return error_memory(err, "a derivative graph");
+    for (uint32_t i = 0; i < n->n_inputs; i++)
+        wanted[i] = n->inputs[i] && reach[n->inputs[i]->id];
+    c.wanted = wanted;
     TRY(n->op->spell(&c, out));
+    for (uint32_t i = 0; i < n->n_outputs; i++)
+        *done |= out[i] != NULL;
+    if (c.status == TACIT_OK && !*done && n->op->vjp)
+        return TACIT_OK;
     for (uint32_t i = 0; c.status == TACIT_OK && i < n->n_outputs; i++) {
         if (!n->outputs[i])
             continue;
@@ -77,6 +86,19 @@ static bool reached(const ir_node *n, const bool *reach)
     return false;
 }
 
+/* By decomposition or, where the node's form has none, by its spelling. */
+static tacit_status simplify(ir_graph *g, ir_node *n, bool has_rule, const bool *reach, bool *done,
+                             tacit_error *err)
+{
+    tacit_status status = TACIT_ERR_UNSUPPORTED;
+    if (!has_rule && n->op->decompose)
+        status = n->op->decompose(g, n, err);
+    *done = status == TACIT_OK;
+    if (status == TACIT_ERR_UNSUPPORTED && n->op->spell)
+        return spell_out(g, n, reach, done, err);
+    return has_rule || !n->op->decompose ? TACIT_OK : status;
+}
+
 tacit_status diff_decompose(ir_graph *g, bool (*has_rule)(const op_def *op), uint32_t n,
                             ir_value *const *wrt, tacit_error *err)
 {
@@ -90,11 +112,14 @@ tacit_status diff_decompose(ir_graph *g, bool (*has_rule)(const op_def *op), uin
         mark(g, n, wrt, reach);
         for (uint32_t i = 0; i < count; i++) {
             ir_node *node = g->nodes.data[i];
-            if (!node->type || !node->op || has_rule(node->op) ||
-                (!node->op->decompose && !node->op->spell) || !reached(node, reach))
+            if (!node->type || !node->op || !reached(node, reach))
                 continue;
-            TRY(node->op->spell ? spell_out(g, node, err) : node->op->decompose(g, node, err));
-            changed = true;
+            bool done = false;
+            tacit_status status = simplify(g, node, has_rule(node->op), reach, &done, err);
+            if (status != TACIT_OK) /* builders name the node themselves */
+                return strncmp(err->message, "node '", 6) == 0 ? status
+                                                               : op_context(node, status, err);
+            changed |= done;
         }
         if (changed) {
             TRY(ir_graph_sort(g, err));

@@ -336,6 +336,19 @@ static tacit_status halves(op_diff *c, const scan *s)
     return c->status;
 }
 
+/* The body's inputs and outer values that can have a derivative. */
+static uint32_t smooth_values(const ir_graph *body, ir_value **out)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < body->inputs.count; i++)
+        if (diff_is_smooth(body->inputs.data[i]->type.dtype))
+            out[n++] = body->inputs.data[i];
+    for (uint32_t i = 0; i < body->captures.count; i++)
+        if (body->captures.data[i] && diff_is_smooth(body->captures.data[i]->type.dtype))
+            out[n++] = body->captures.data[i];
+    return n;
+}
+
 tacit_status diff_scan_vjp(op_diff *c)
 {
     backward b = {.c = c};
@@ -350,7 +363,8 @@ tacit_status diff_scan_vjp(op_diff *c)
     if (!b.body)
         return error_memory(c->err, "a scan");
     TRY(carries(c, s, kept));
-    TRY(diff_prepare(b.body, 0, NULL, c->err));
+    uint32_t n_smooth = smooth_values(b.body, b.wrt);
+    TRY(diff_prepare(b.body, n_smooth, b.wrt, c->err));
     add_states(&b, sums);
     add_xs(&b, kept);
     if (c->status != TACIT_OK)

@@ -125,6 +125,14 @@ static tacit_status batch_scan(batching *b, op_batch *c)
     return d->status;
 }
 
+static bool has_static_outputs(const ir_node *n)
+{
+    for (uint32_t i = 0; i < n->n_outputs; i++)
+        if (n->outputs[i] && !ir_type_is_static(&n->outputs[i]->type))
+            return false;
+    return true;
+}
+
 static tacit_status visit(batching *b, ir_node *n)
 {
     op_batch c = {.node = n, .size = b->size};
@@ -151,7 +159,7 @@ static tacit_status visit(batching *b, ir_node *n)
         status = n->op->batch(&c);
     else if (n->op->flags & OP_ELEMENTWISE)
         status = op_batch_elementwise(&c);
-    else if (n->op->flags & (OP_RANDOM | OP_DATA_SHAPE))
+    else if (n->op->flags & OP_RANDOM || (n->op->flags & OP_DATA_SHAPE && !has_static_outputs(n)))
         return op_no_rule(n, "batch", b->err);
     else
         status = op_batch_unroll(&c);

@@ -7,6 +7,7 @@
 
 #include "op/strip.h"
 #include "op/values.h"
+#include "op/vjp.h"
 
 /* Sizes of an Attention node, from rank-3 or rank-4 inputs. */
 typedef struct sizes {
@@ -246,7 +247,8 @@ const op_def op_rows_attention[] = {
      .min_out = 1,
      .max_out = 4,
      .infer = attention_infer,
-     .eval = attention_eval},
+     .eval = attention_eval,
+     .spell = op_spell_attention},
     {.name = "FlexAttention",
      .domain = "ai.onnx.preview",
      .min_in = 3,
@@ -255,6 +257,7 @@ const op_def op_rows_attention[] = {
      .max_out = 1,
      .flags = OP_CONTROL,
      .infer = flex_infer,
-     .eval = flex_eval},
+     .eval = flex_eval,
+     .spell = op_spell_flex_attention},
     {0},
 };

@@ -242,6 +242,7 @@ const op_def op_rows_contraction[] = {
      .min_out = 1,
      .max_out = 1,
      .infer = det_infer,
-     .eval = det_eval},
+     .eval = det_eval,
+     .vjp = op_vjp_det},
     {0},
 };

@@ -8,6 +8,7 @@
 #include "op/loop.h"
 #include "op/strip.h"
 #include "op/values.h"
+#include "op/vjp.h"
 
 static const char microsoft[] = "com.microsoft";
 
@@ -171,6 +172,13 @@ static tacit_status skip_norm_eval(op_eval *c)
     return TACIT_OK;
 }
 
+/* Statistics of doubles are doubles. */
+static bool keep_double(ir_graph *g, ir_node *norm, const ir_value *x)
+{
+    return x->type.dtype != TACIT_F64 ||
+           ir_attr_set_int(g, norm, "stash_type", ir_dtype_to_onnx(TACIT_F64));
+}
+
 static tacit_status skip_norm_decompose(ir_graph *g, ir_node *node, tacit_error *err)
 {
     bool rms = skip_is_rms(node);
@@ -191,7 +199,9 @@ static tacit_status skip_norm_decompose(ir_graph *g, ir_node *node, tacit_error 
     ir_node *norm = ir_node_new(g, rms ? "RMSNormalization" : "LayerNormalization", "", NULL,
                                 beta ? 3 : 2, in, rms ? 1 : 3, NULL);
     if (!norm ||
-        !ir_attr_set_float(g, norm, "epsilon", ir_attr_float(node, "epsilon", rms ? 1e-6 : 1e-12)))
+        !ir_attr_set_float(g, norm, "epsilon",
+                           ir_attr_float(node, "epsilon", rms ? 1e-6 : 1e-12)) ||
+        !keep_double(g, norm, node->inputs[0]))
         return error_memory(err, "decomposing a node");
     op_resolve(NULL, norm);
     for (uint32_t i = 0; i < (rms ? 1u : 3u); i++)
@@ -330,7 +340,8 @@ static tacit_status simplified_decompose(ir_graph *g, ir_node *node, tacit_error
                          "mixed types or statistics have no plain form");
     ir_value *y = op_build2(g, "RMSNormalization", node->inputs[0], node->inputs[1]);
     if (y && (!ir_attr_set_float(g, y->producer, "epsilon", ir_attr_float(node, "epsilon", 1e-5)) ||
-              !ir_attr_set_int(g, y->producer, "axis", ir_attr_int(node, "axis", -1))))
+              !ir_attr_set_int(g, y->producer, "axis", ir_attr_int(node, "axis", -1)) ||
+              !keep_double(g, y->producer, node->inputs[0])))
         y = NULL;
     TRY(op_build_finish(g, node, 0, y, err));
     ir_node_kill(node);
@@ -374,7 +385,8 @@ const op_def op_rows_contrib[] = {
      .min_out = 1,
      .max_out = 3,
      .infer = embed_infer,
-     .eval = embed_eval},
+     .eval = embed_eval,
+     .spell = op_spell_embed},
     {.name = "SimplifiedLayerNormalization",
      .decompose = simplified_decompose,
      .min_in = 2,

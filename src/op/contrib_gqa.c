@@ -6,6 +6,7 @@
 #include "op/attention.h"
 #include "op/rotary.h"
 #include "op/values.h"
+#include "op/vjp.h"
 
 typedef struct gqa {
     int64_t batch, heads, kv_heads, length, d, past, present;
@@ -208,6 +209,7 @@ const op_def op_rows_contrib_gqa[] = {
      .min_out = 1,
      .max_out = 3,
      .infer = gqa_infer,
-     .eval = gqa_eval},
+     .eval = gqa_eval,
+     .spell = op_spell_gqa},
     {0},
 };

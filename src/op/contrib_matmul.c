@@ -6,6 +6,7 @@
 #include "op/gemm.h"
 #include "op/strip.h"
 #include "op/values.h"
+#include "op/vjp.h"
 
 /* --- FusedMatMul: transBatch moves the first axis of the batch next to the last -----------------
  */
@@ -234,6 +235,7 @@ const op_def op_rows_contrib_matmul[] = {
      .min_out = 1,
      .max_out = 1,
      .infer = nbits_infer,
-     .eval = nbits_eval},
+     .eval = nbits_eval,
+     .vjp = op_vjp_packed_matmul},
     {0},
 };

@@ -6,6 +6,7 @@
 #include "op/conv.h"
 #include "op/elementwise.h"
 #include "op/values.h"
+#include "op/vjp.h"
 
 /* --- DeformConv: every tap has its own fractional offset -------------------------------------- */
 
@@ -197,13 +198,15 @@ const op_def op_rows_conv_other[] = {
      .min_out = 1,
      .max_out = 1,
      .infer = deform_infer,
-     .eval = deform_eval},
+     .eval = deform_eval,
+     .spell = op_spell_deform_conv},
     {.name = "Col2Im",
      .min_in = 3,
      .max_in = 3,
      .min_out = 1,
      .max_out = 1,
      .infer = col2im_infer,
-     .eval = col2im_eval},
+     .eval = col2im_eval,
+     .spell = op_spell_col2im},
     {0},
 };

@@ -4,6 +4,7 @@
  * graph of (inputs…, their tangents…) that gives a tangent per output. Programs see it inlined. */
 #include <string.h>
 
+#include "op/spell.h"
 #include "op/vjp.h"
 
 static tacit_status body_of(const ir_node *n, ir_graph **out, tacit_error *err)
@@ -54,8 +55,8 @@ static bool copy_attrs(ir_graph *g, ir_node *to, const ir_node *from)
 }
 
 /* The nodes of `body` in `g`, its inputs being `args`; results[i] is its output i. */
-static tacit_status inline_graph(ir_graph *g, const ir_graph *body, ir_value *const *args,
-                                 ir_value **results, tacit_error *err)
+tacit_status op_inline_graph(ir_graph *g, const ir_graph *body, ir_value *const *args,
+                             ir_value **results, tacit_error *err)
 {
     ir_value **copies = ARENA_ARRAY(g->memory, body->values.count + 1u, ir_value *);
     ir_value **in = copies ? ARENA_ARRAY(g->memory, body->values.count + 1u, ir_value *) : NULL;
@@ -100,7 +101,7 @@ static tacit_status function_decompose(ir_graph *g, ir_node *node, tacit_error *
     ir_value **results = ARENA_ARRAY(g->memory, node->n_outputs + 1u, ir_value *);
     if (!results)
         return error_memory(err, "a function");
-    TRY(inline_graph(g, body, node->inputs, results, err));
+    TRY(op_inline_graph(g, body, node->inputs, results, err));
     for (uint32_t i = 0; i < node->n_outputs; i++) {
         if (!node->outputs[i])
             continue;
@@ -136,7 +137,7 @@ static tacit_status apply(op_diff *c, const char *name, uint32_t n_args, ir_valu
                                      "expected %u and %u",
                                      c->node->name, name, rule->inputs.count, rule->outputs.count,
                                      n_args, n_results);
-    return c->status = inline_graph(c->graph, rule, args, results, c->err);
+    return c->status = op_inline_graph(c->graph, rule, args, results, c->err);
 }
 
 tacit_status op_vjp_function(op_diff *c)

@@ -289,10 +289,10 @@ static tacit_status trilu_eval(op_eval *c)
 
 const op_def op_rows_generate[] = {
     GENERATE_ROW("Constant", 0, 0, constant_infer, constant_eval),
-    GENERATE_ROW("ConstantOfShape", 1, 1, fill_infer, fill_eval),
+    GENERATE_ROW("ConstantOfShape", 1, 1, fill_infer, fill_eval, .flags = OP_NOT_DIFFERENTIABLE),
     GENERATE_ROW("Range", 3, 3, range_infer, range_eval),
-    GENERATE_ROW("EyeLike", 1, 1, eye_infer, eye_eval),
-    GENERATE_ROW("OneHot", 3, 3, one_hot_infer, one_hot_eval),
+    GENERATE_ROW("EyeLike", 1, 1, eye_infer, eye_eval, .flags = OP_NOT_DIFFERENTIABLE),
+    GENERATE_ROW("OneHot", 3, 3, one_hot_infer, one_hot_eval, .vjp = op_vjp_one_hot),
     GENERATE_ROW("Trilu", 1, 2, trilu_infer, trilu_eval, .vjp = op_vjp_trilu),
     {0},
 };

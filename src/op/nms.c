@@ -109,7 +109,7 @@ const op_def op_rows_nms[] = {
      .max_in = 5,
      .min_out = 1,
      .max_out = 1,
-     .flags = OP_DATA_SHAPE,
+     .flags = OP_DATA_SHAPE | OP_NOT_DIFFERENTIABLE,
      .infer = nms_infer,
      .eval = nms_eval},
     {0},

@@ -98,7 +98,9 @@ typedef tacit_status op_secure_fn(op_secure *c);
 typedef tacit_status op_decompose_fn(ir_graph *g, ir_node *node, tacit_error *err);
 /* The node's outputs in terms of ops that have derivatives. For the transforms alone: where the op
  * itself is what should run, but its derivative is that of the simpler ones. Every output the node
- * has must be given. */
+ * has must be given. c->wanted tells which inputs depend on what is differentiated, integers too.
+ * A decomposition, where there is one for the node's form, goes before; a spelling that gives
+ * nothing leaves the node to its own rules. */
 typedef tacit_status op_spell_fn(op_diff *c, ir_value **out);
 
 enum {

@@ -356,11 +356,12 @@ static tacit_status reverse_eval(op_eval *c)
 
 const op_def op_rows_pad[] = {
     PAD_ROW("Pad", 2, 4, pad_infer, pad_eval, op_lower_pad, .vjp = op_vjp_pad),
-    PAD_ROW("CenterCropPad", 2, 2, crop_infer, crop_eval, NULL),
+    PAD_ROW("CenterCropPad", 2, 2, crop_infer, crop_eval, NULL, .spell = op_spell_center_crop_pad),
     PAD_ROW("DepthToSpace", 1, 1, depth_to_space_infer, depth_to_space_eval, NULL,
             .vjp = op_vjp_depth_to_space),
     PAD_ROW("SpaceToDepth", 1, 1, space_to_depth_infer, space_to_depth_eval, NULL,
             .vjp = op_vjp_space_to_depth),
-    PAD_ROW("ReverseSequence", 2, 2, reverse_infer, reverse_eval, NULL),
+    PAD_ROW("ReverseSequence", 2, 2, reverse_infer, reverse_eval, NULL,
+            .spell = op_spell_reverse_sequence),
     {0},
 };

@@ -10,6 +10,7 @@
 #include "op/gemm.h"
 #include "op/loop.h"
 #include "op/values.h"
+#include "op/vjp.h"
 
 tacit_status op_granularity_read(const ir_node *node, const ir_shape *x, const ir_shape *scale,
                                  op_granularity *g, tacit_error *err)
@@ -319,7 +320,8 @@ const op_def op_rows_quant[] = {
      .min_out = 1,
      .max_out = 1,
      .infer = dequantize_infer,
-     .eval = dequantize_eval},
+     .eval = dequantize_eval,
+     .spell = op_spell_dequantize},
     {.name = "DynamicQuantizeLinear",
      .min_in = 1,
      .max_in = 1,

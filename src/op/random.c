@@ -250,19 +250,20 @@ static tacit_status dropout_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define RANDOM_ROW(NAME, MIN, MAX, OUT, INFER, EVAL, ...)                                          \
+#define RANDOM_ROW(NAME, MIN, MAX, OUT, FLAGS, INFER, EVAL, ...)                                   \
     {                                                                                              \
         .name = NAME, .min_in = MIN, .max_in = MAX, .min_out = 1, .max_out = OUT,                  \
-        .flags = OP_RANDOM, .infer = INFER, .eval = EVAL, __VA_ARGS__                              \
+        .flags = OP_RANDOM | (FLAGS), .infer = INFER, .eval = EVAL, __VA_ARGS__                    \
     }
 
 const op_def op_rows_random[] = {
-    RANDOM_ROW("RandomUniform", 0, 0, 1, random_infer, uniform_eval),
-    RANDOM_ROW("RandomNormal", 0, 0, 1, random_infer, normal_eval),
-    RANDOM_ROW("RandomUniformLike", 1, 1, 1, random_like_infer, uniform_eval),
-    RANDOM_ROW("RandomNormalLike", 1, 1, 1, random_like_infer, normal_eval),
-    RANDOM_ROW("Bernoulli", 1, 1, 1, bernoulli_infer, bernoulli_eval),
-    RANDOM_ROW("Multinomial", 1, 1, 1, multinomial_infer, multinomial_eval),
-    RANDOM_ROW("Dropout", 1, 3, 2, dropout_infer, dropout_eval, .vjp = op_vjp_dropout),
+    RANDOM_ROW("RandomUniform", 0, 0, 1, OP_NOT_DIFFERENTIABLE, random_infer, uniform_eval),
+    RANDOM_ROW("RandomNormal", 0, 0, 1, OP_NOT_DIFFERENTIABLE, random_infer, normal_eval),
+    RANDOM_ROW("RandomUniformLike", 1, 1, 1, OP_NOT_DIFFERENTIABLE, random_like_infer,
+               uniform_eval),
+    RANDOM_ROW("RandomNormalLike", 1, 1, 1, OP_NOT_DIFFERENTIABLE, random_like_infer, normal_eval),
+    RANDOM_ROW("Bernoulli", 1, 1, 1, OP_NOT_DIFFERENTIABLE, bernoulli_infer, bernoulli_eval),
+    RANDOM_ROW("Multinomial", 1, 1, 1, OP_NOT_DIFFERENTIABLE, multinomial_infer, multinomial_eval),
+    RANDOM_ROW("Dropout", 1, 3, 2, 0, dropout_infer, dropout_eval, .vjp = op_vjp_dropout),
     {0},
 };

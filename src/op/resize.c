@@ -303,6 +303,7 @@ const op_def op_rows_resize[] = {
      .min_out = 1,
      .max_out = 1,
      .infer = resize_infer,
-     .eval = resize_eval},
+     .eval = resize_eval,
+     .spell = op_spell_upsample},
     {0},
 };

@@ -3,7 +3,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "op/spell.h"
 #include "op/values.h"
+#include "op/vjp.h"
 
 typedef enum cell_kind { CELL_RNN, CELL_GRU, CELL_LSTM } cell_kind;
 
@@ -282,6 +284,190 @@ static tacit_status rnn_eval(op_eval *c)
     return TACIT_OK;
 }
 
+/* --- as scans, for the transforms ----------------------------------------------------------------
+ */
+
+static ir_value *with_float(op_diff *c, ir_value *v, const char *name, double value)
+{
+    if (v && !ir_attr_set_float(c->graph, v->producer, name, value))
+        c->status = error_memory(c->err, "a derivative graph");
+    return c->status == TACIT_OK ? v : NULL;
+}
+
+static ir_value *spell_act(op_diff *c, const rnn *r, const act *f, ir_value *x, bool clip)
+{
+    static const char *const plain[] = {
+        "Sigmoid", "Tanh",        "Relu", NULL,       "LeakyRelu", "ThresholdedRelu",
+        NULL,      "HardSigmoid", "Elu",  "Softsign", "Softplus"};
+    if (clip && isfinite(r->clip))
+        x = op_spell_clip(c, x, -r->clip, r->clip);
+    if (f->kind == 3)
+        return op_spell_shift(c, op_diff_scale(c, x, f->alpha), f->beta);
+    if (f->kind == 6)
+        return op_diff_scale(c, op_diff1(c, "Tanh", op_diff_scale(c, x, f->beta)), f->alpha);
+    ir_value *y = op_diff1(c, plain[f->kind], x);
+    if (acts[f->kind].alpha)
+        y = with_float(c, y, "alpha", f->alpha);
+    return acts[f->kind].beta ? with_float(c, y, "beta", f->beta) : y;
+}
+
+/* What one direction's step reads; gates of the input are computed for all steps at once. */
+typedef struct step {
+    const rnn *r;
+    const act *f;
+    ir_value *x, *h, *cell;      /* [B, gates·H], [B, H] */
+    ir_value *rec, *bias, *peep; /* outer: [H, gates·H], [gates·H], [3·H]; the last two or NULL */
+} step;
+
+static ir_value *gate(op_diff *c, const step *s, ir_value *from, int64_t k)
+{
+    int32_t axis = from ? from->type.shape.rank - 1 : 0;
+    return op_spell_slice(c, from, axis, k * s->r->hidden, (k + 1) * s->r->hidden);
+}
+
+/* Gate k of h·R + Rb. */
+static ir_value *recurrent(op_diff *c, const step *s, ir_value *h, int64_t k)
+{
+    ir_value *y = op_spell_matmul(c, h, gate(c, s, s->rec, k));
+    return s->bias ? op_spell_add(c, y, gate(c, s, s->bias, k)) : y;
+}
+
+static ir_value *preact(op_diff *c, const step *s, int64_t k)
+{
+    return op_spell_add(c, gate(c, s, s->x, k), recurrent(c, s, s->h, k));
+}
+
+static ir_value *one_minus(op_diff *c, ir_value *x)
+{
+    return op_spell_shift(c, op_diff1(c, "Neg", x), 1);
+}
+
+static ir_value *spell_gru(op_diff *c, const step *s)
+{
+    const rnn *r = s->r;
+    ir_value *reset = spell_act(c, r, &s->f[0], preact(c, s, 1), true);
+    ir_value *z = spell_act(c, r, &s->f[0], preact(c, s, 0), true);
+    ir_value *back = r->linear_before_reset ? op_spell_mul(c, reset, recurrent(c, s, s->h, 2))
+                                            : recurrent(c, s, op_spell_mul(c, reset, s->h), 2);
+    ir_value *fresh = spell_act(c, r, &s->f[1], op_spell_add(c, gate(c, s, s->x, 2), back), true);
+    return op_spell_add(c, op_spell_mul(c, one_minus(c, z), fresh), op_spell_mul(c, z, s->h));
+}
+
+static ir_value *peeped(op_diff *c, const step *s, ir_value *v, ir_value *cell, int64_t k)
+{
+    return s->peep ? op_spell_add(c, v, op_spell_mul(c, gate(c, s, s->peep, k), cell)) : v;
+}
+
+static ir_value *spell_lstm(op_diff *c, const step *s, ir_value **cell)
+{
+    const rnn *r = s->r;
+    ir_value *in = peeped(c, s, preact(c, s, 0), s->cell, 0);
+    in = spell_act(c, r, &s->f[0], in, true);
+    ir_value *forget = peeped(c, s, preact(c, s, 2), s->cell, 2);
+    forget = r->input_forget ? one_minus(c, in) : spell_act(c, r, &s->f[0], forget, true);
+    ir_value *fresh = spell_act(c, r, &s->f[1], preact(c, s, 3), true);
+    *cell = op_spell_add(c, op_spell_mul(c, forget, s->cell), op_spell_mul(c, in, fresh));
+    ir_value *out = peeped(c, s, preact(c, s, 1), *cell, 1);
+    out = spell_act(c, r, &s->f[0], out, true);
+    return op_spell_mul(c, out, spell_act(c, r, &s->f[2], *cell, false));
+}
+
+/* a where the mask is one, b where it is zero. */
+static ir_value *chosen(op_diff *c, ir_value *mask, ir_value *a, ir_value *b)
+{
+    return mask ? op_spell_add(c, op_spell_mul(c, mask, a), op_spell_mul(c, one_minus(c, mask), b))
+                : a;
+}
+
+/* Row d of [D, …], without that axis. */
+static ir_value *of_direction(op_diff *c, ir_value *x, int64_t d)
+{
+    return x ? op_spell_gather(c, x, op_diff_scalar(c, TACIT_I64, (double)d), 0) : NULL;
+}
+
+/* The scan of direction d over x [T, B, I]; mask [T, B, 1] or NULL. */
+static ir_node *spell_direction(op_diff *c, const rnn *r, int64_t d, ir_value *x, ir_value *mask)
+{
+    int64_t g = r->gates * r->hidden;
+    ir_value *w = of_direction(c, c->node->inputs[1], d),
+             *b = of_direction(c, op_spell_input(c, 3), d);
+    ir_value *first[2];
+    ir_type state = x->type;
+    state.shape = ir_shape_of(2, (int64_t[]){r->batch, r->hidden});
+    for (uint32_t i = 0; i < 2; i++) {
+        ir_value *v = op_spell_input(c, 5 + i);
+        if (v && r->by_batch)
+            v = op_diff_transpose(c, v, (int64_t[]){1, 0, 2});
+        first[i] = v ? of_direction(c, v, d) : op_diff_zeros(c, &state);
+    }
+    ir_value *gates = op_spell_matmul(c, x, op_diff_swap_last(c, w));
+    if (b)
+        gates = op_spell_add(c, gates, op_spell_slice(c, b, 0, 0, g));
+    op_scan_build build;
+    if (!op_scan_begin(&build, c))
+        return NULL;
+    step s = {.r = r, .f = r->f[d], .h = op_scan_carry(&build, first[0])};
+    if (r->kind == CELL_LSTM)
+        s.cell = op_scan_carry(&build, first[1]);
+    s.x = op_scan_x(&build, gates);
+    ir_value *m = op_scan_x(&build, mask);
+    s.rec = op_scan_outer(&build, op_diff_swap_last(c, of_direction(c, c->node->inputs[2], d)));
+    s.bias = b ? op_scan_outer(&build, op_spell_slice(c, b, 0, g, 2 * g)) : NULL;
+    s.peep = op_scan_outer(&build, of_direction(c, op_spell_input(c, 7), d));
+    op_diff *in = &build.body;
+    ir_value *cell = NULL, *h = r->kind == CELL_LSTM ? spell_lstm(in, &s, &cell)
+                                : r->kind == CELL_GRU
+                                    ? spell_gru(in, &s)
+                                    : spell_act(in, r, s.f, preact(in, &s, 0), true);
+    build.step[build.n_step++] = m ? op_spell_mul(in, m, h) : h;
+    build.next[0] = chosen(in, m, h, s.h);
+    build.next[1] = cell ? chosen(in, m, cell, s.cell) : NULL;
+    build.reverse = r->reverse || d == 1;
+    return op_scan_end(&build);
+}
+
+/* 1 for steps inside the sequence: [T, B, 1]; NULL without lengths. */
+static ir_value *spell_lengths(op_diff *c, const rnn *r, tacit_dtype dtype)
+{
+    ir_value *lengths = op_spell_input(c, 4);
+    int64_t *count = op_spell_scratch(c, (size_t)(r->steps + 1) * sizeof *count);
+    for (int64_t i = 0; count && i < r->steps; i++)
+        count[i] = i;
+    if (!lengths || !count)
+        return NULL;
+    ir_value *t = op_spell_ints(c, 3, (int64_t[]){r->steps, 1, 1}, count);
+    lengths =
+        op_spell_shaped(c, op_diff_cast(c, lengths, TACIT_I64), 3, (int64_t[]){1, r->batch, 1});
+    return op_diff_cast(c, op_diff2(c, "Less", t, lengths), dtype);
+}
+
+tacit_status op_spell_rnn(op_diff *c, ir_value **out)
+{
+    const ir_node *n = c->node;
+    ir_value *x = n->inputs[0], *all[2], *last[2][2];
+    rnn r;
+    TRY(rnn_read(n, &x->type.shape, &n->inputs[1]->type.shape, &r, c->err));
+    if (r.by_batch)
+        x = op_diff_transpose(c, x, (int64_t[]){1, 0, 2});
+    ir_value *mask = spell_lengths(c, &r, n->inputs[0]->type.dtype);
+    for (int64_t d = 0; x && d < r.directions; d++) {
+        ir_node *scan = spell_direction(c, &r, d, x, mask);
+        if (!scan)
+            return c->status;
+        int64_t axis = r.by_batch ? 1 : 0; /* where the directions lie in the states */
+        last[0][d] = op_spell_unsqueeze(c, scan->outputs[0], axis);
+        last[1][d] = r.kind == CELL_LSTM ? op_spell_unsqueeze(c, scan->outputs[1], axis) : NULL;
+        all[d] = op_spell_unsqueeze(c, scan->outputs[r.kind == CELL_LSTM ? 2 : 1], 1);
+    }
+    uint32_t count = (uint32_t)r.directions;
+    ir_value *y = op_spell_concat(c, count, all, 1); /* [T, D, B, H] */
+    out[0] = r.by_batch && y ? op_diff_transpose(c, y, (int64_t[]){2, 0, 1, 3}) : y;
+    for (uint32_t i = 0; i < 2; i++)
+        if (n->n_outputs > i + 1 && n->outputs[i + 1])
+            out[i + 1] = op_spell_concat(c, count, last[i], r.by_batch ? 1 : 0);
+    return c->status;
+}
+
 const op_def op_rows_rnn[] = {
     {.name = "RNN",
      .min_in = 3,
@@ -289,20 +475,23 @@ const op_def op_rows_rnn[] = {
      .min_out = 0,
      .max_out = 2,
      .infer = rnn_infer,
-     .eval = rnn_eval},
+     .eval = rnn_eval,
+     .spell = op_spell_rnn},
     {.name = "GRU",
      .min_in = 3,
      .max_in = 6,
      .min_out = 0,
      .max_out = 2,
      .infer = rnn_infer,
-     .eval = rnn_eval},
+     .eval = rnn_eval,
+     .spell = op_spell_rnn},
     {.name = "LSTM",
      .min_in = 3,
      .max_in = 8,
      .min_out = 0,
      .max_out = 3,
      .infer = rnn_infer,
-     .eval = rnn_eval},
+     .eval = rnn_eval,
+     .spell = op_spell_rnn},
     {0},
 };

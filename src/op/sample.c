@@ -6,6 +6,7 @@
 
 #include "op/elementwise.h"
 #include "op/values.h"
+#include "op/vjp.h"
 #include "op/window.h"
 
 /* --- GridSample ------------------------------------------------------------------------------- */
@@ -359,8 +360,8 @@ static tacit_status roi_eval(op_eval *c)
     }
 
 const op_def op_rows_sample[] = {
-    ROW("GridSample", 2, 2, grid_infer, grid_eval),
-    ROW("AffineGrid", 2, 2, affine_infer, affine_eval),
-    ROW("RoiAlign", 3, 3, roi_infer, roi_eval),
+    ROW("GridSample", 2, 2, grid_infer, grid_eval, .spell = op_spell_grid_sample),
+    ROW("AffineGrid", 2, 2, affine_infer, affine_eval, .spell = op_spell_affine_grid),
+    ROW("RoiAlign", 3, 3, roi_infer, roi_eval, .spell = op_spell_roi_align),
     {0},
 };

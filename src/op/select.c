@@ -8,6 +8,7 @@
 #include "op/loop.h"
 #include "op/order.h"
 #include "op/strip.h"
+#include "op/vjp.h"
 
 /* --- NonZero ---------------------------------------------------------------------------------- */
 
@@ -54,6 +55,16 @@ static tacit_status non_zero_eval(op_eval *c)
 
 /* --- Compress --------------------------------------------------------------------------------- */
 
+/* A condition shorter than the axis drops the rest. */
+static int64_t count_kept(const ir_tensor *test, int64_t size)
+{
+    const uint8_t *keep = test->data;
+    int64_t count = 0, n = ir_tensor_count(test);
+    for (int64_t i = 0; i < n && i < size; i++)
+        count += keep[i] != 0;
+    return count;
+}
+
 static tacit_status compress_infer(op_infer *c)
 {
     TRY(op_check_class(c, 0, OP_ANY));
@@ -65,7 +76,9 @@ static tacit_status compress_infer(op_infer *c)
         TRY(ir_axis(given->i, c->in[0]->shape.rank, &axis, c->err));
     else
         c->out[0].shape.rank = 1;
-    c->out[0].shape.dims[axis] = IR_DIM_UNKNOWN;
+    int64_t size = given ? c->in[0]->shape.dims[axis] : ir_shape_size(&c->in[0]->shape);
+    c->out[0].shape.dims[axis] =
+        op_in_value(c, 1) ? count_kept(op_in_value(c, 1), size) : IR_DIM_UNKNOWN;
     return TACIT_OK;
 }
 
@@ -80,12 +93,10 @@ static tacit_status compress_eval(op_eval *c)
         TRY(op_split_at(&x->shape, given->i, &s, c->err));
         shape = x->shape;
     }
-    int64_t count = 0, n = ir_tensor_count(test);
-    n = n < s.size ? n : s.size; /* a shorter condition drops the rest */
-    for (int64_t i = 0; i < n; i++)
-        count += keep[i] != 0;
-    shape.dims[s.axis] = count;
-    TRY(op_eval_alloc(c, 0, x->dtype, &shape));
+    int64_t n = ir_tensor_count(test) < s.size ? ir_tensor_count(test) : s.size;
+    shape.dims[s.axis] = count_kept(test, s.size);
+    if (!op_out(c, 0)->data)
+        TRY(op_eval_alloc(c, 0, x->dtype, &shape));
     int64_t to = 0;
     for (int64_t o = 0; o < s.outer; o++)
         for (int64_t i = 0; i < n; i++)
@@ -215,15 +226,15 @@ static tacit_status unique_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define SELECT_ROW(NAME, IN, OUT, INFER, EVAL, ...)                                                \
+#define SELECT_ROW(NAME, IN, OUT, FLAGS, INFER, EVAL, ...)                                         \
     {                                                                                              \
         .name = NAME, .min_in = IN, .max_in = IN, .min_out = 1, .max_out = OUT,                    \
-        .flags = OP_DATA_SHAPE, .infer = INFER, .eval = EVAL, __VA_ARGS__                          \
+        .flags = OP_DATA_SHAPE | (FLAGS), .infer = INFER, .eval = EVAL, __VA_ARGS__                \
     }
 
 const op_def op_rows_select[] = {
-    SELECT_ROW("NonZero", 1, 1, non_zero_infer, non_zero_eval),
-    SELECT_ROW("Compress", 2, 1, compress_infer, compress_eval),
-    SELECT_ROW("Unique", 1, 4, unique_infer, unique_eval),
+    SELECT_ROW("NonZero", 1, 1, OP_NOT_DIFFERENTIABLE, non_zero_infer, non_zero_eval),
+    SELECT_ROW("Compress", 2, 1, 0, compress_infer, compress_eval, .spell = op_spell_compress),
+    SELECT_ROW("Unique", 1, 4, 0, unique_infer, unique_eval),
     {0},
 };

@@ -5,6 +5,7 @@
 
 #include "op/fft.h"
 #include "op/values.h"
+#include "op/vjp.h"
 
 static bool scalar_int(const ir_tensor *t, int64_t *out)
 {
@@ -340,11 +341,11 @@ static tacit_status mel_eval(op_eval *c)
     }
 
 const op_def op_rows_signal[] = {
-    ROW("DFT", 1, 3, dft_infer, dft_eval),
-    ROW("STFT", 2, 4, stft_infer, stft_eval),
-    ROW("HannWindow", 1, 1, window_infer, hann_eval),
-    ROW("HammingWindow", 1, 1, window_infer, hamming_eval),
-    ROW("BlackmanWindow", 1, 1, window_infer, blackman_eval),
-    ROW("MelWeightMatrix", 5, 5, mel_infer, mel_eval),
+    ROW("DFT", 1, 3, dft_infer, dft_eval, .spell = op_spell_dft),
+    ROW("STFT", 2, 4, stft_infer, stft_eval, .spell = op_spell_stft),
+    ROW("HannWindow", 1, 1, window_infer, hann_eval, .flags = OP_NOT_DIFFERENTIABLE),
+    ROW("HammingWindow", 1, 1, window_infer, hamming_eval, .flags = OP_NOT_DIFFERENTIABLE),
+    ROW("BlackmanWindow", 1, 1, window_infer, blackman_eval, .flags = OP_NOT_DIFFERENTIABLE),
+    ROW("MelWeightMatrix", 5, 5, mel_infer, mel_eval, .flags = OP_NOT_DIFFERENTIABLE),
     {0},
 };

@@ -187,6 +187,7 @@ const op_def op_rows_spectrum[] = {
      .max_out = 1,
      .infer = butterfly_infer,
      .eval = butterfly_eval,
+     .spell = op_spell_butterfly,
      .inplace = 1},
     {.name = "LogMel",
      .domain = "tacit",

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "op/splat.h"
 #include "op/values.h"
+#include "op/vjp.h"
 
 enum { CAMERA = 20 };
 
@@ -45,10 +47,6 @@ static tacit_status project_infer(op_infer *c)
     op_set_out_dims(c, 4, d, 2, (int64_t[]){n, 3});
     return TACIT_OK;
 }
-
-typedef struct projected {
-    double *mean, *conic, *depth, *radius, *colour;
-} projected;
 
 /* Real spherical harmonics up to degree 3 in direction (x, y, z). */
 static void harmonics(double x, double y, double z, double b[16])
@@ -155,7 +153,7 @@ static void project_one(const lens *l, const double *camera, const double *posit
     *radius = ceil(l->reach * sqrt(most));
 }
 
-static tacit_status project_all(op_eval *c, uint32_t sh_input, projected *out)
+static tacit_status project_all(op_eval *c, uint32_t sh_input, op_splats *out)
 {
     const ir_shape *sh_shape = &op_in(c, sh_input)->shape;
     int64_t n = sh_shape->dims[0], k = sh_shape->dims[1];
@@ -183,7 +181,7 @@ static tacit_status project_all(op_eval *c, uint32_t sh_input, projected *out)
 
 static tacit_status project_eval(op_eval *c)
 {
-    projected p;
+    op_splats p = {.n = 0};
     TRY(project_all(c, 3, &p));
     op_output_f64(c, 0, p.mean);
     op_output_f64(c, 1, p.conic);
@@ -197,16 +195,11 @@ static tacit_status project_eval(op_eval *c)
  *     → image [H,W,3], transmittance [H,W]
  * ----------------------------------------------------------- */
 
-typedef struct canvas {
-    int64_t width, height, tile;
-    double alpha_min, stop;
-} canvas;
-
-static tacit_status canvas_read(const ir_node *node, canvas *v, tacit_error *err)
+tacit_status op_canvas_read(const ir_node *node, op_canvas *v, tacit_error *err)
 {
-    *v = (canvas){ir_attr_int(node, "width", 0), ir_attr_int(node, "height", 0),
-                  ir_attr_int(node, "tile", 16), ir_attr_float(node, "alpha_min", 1. / 255),
-                  ir_attr_float(node, "transmittance", 1e-4)};
+    *v = (op_canvas){ir_attr_int(node, "width", 0), ir_attr_int(node, "height", 0),
+                     ir_attr_int(node, "tile", 16), ir_attr_float(node, "alpha_min", 1. / 255),
+                     ir_attr_float(node, "transmittance", 1e-4)};
     if (v->width < 1 || v->height < 1 || v->width > 1 << 16 || v->height > 1 << 16 || v->tile < 1 ||
         v->tile > 1 << 16)
         return error_set(err, TACIT_ERR_VALUE, "an image of %lld×%lld in tiles of %lld",
@@ -216,8 +209,8 @@ static tacit_status canvas_read(const ir_node *node, canvas *v, tacit_error *err
 
 static tacit_status set_image(op_infer *c, uint32_t background)
 {
-    canvas v;
-    TRY(canvas_read(c->node, &v, c->err));
+    op_canvas v;
+    TRY(op_canvas_read(c->node, &v, c->err));
     TRY(op_need_shape(c, background, 1, (int64_t[]){3}));
     op_set_out_dims(c, 0, c->in[0]->dtype, 3, (int64_t[]){v.height, v.width, 3});
     op_set_out_dims(c, 1, c->in[0]->dtype, 2, (int64_t[]){v.height, v.width});
@@ -252,85 +245,105 @@ static int nearer(const void *a, const void *b)
     return x->id < y->id ? -1 : 1;
 }
 
-/* Blends the tile's list, front to back, into one pixel. */
-static double blend_pixel(const canvas *v, const projected *p, const double *opacity,
-                          const by_depth *list, int64_t count, double x, double y, double rgb[3])
+int64_t op_splat_covers(const op_canvas *v, const op_splats *p, const int64_t *ids, int64_t count,
+                        double x, double y, op_cover *out, double *left)
 {
-    double through = 1;
+    int64_t n = 0;
+    *left = 1;
     for (int64_t i = 0; i < count; i++) {
-        int64_t id = list[i].id;
+        int64_t id = ids[i];
         double dx = x - p->mean[2 * id], dy = y - p->mean[2 * id + 1];
         const double *q = p->conic + 3 * id;
         double power = -0.5 * (q[0] * dx * dx + q[2] * dy * dy) - q[1] * dx * dy;
-        double alpha = fmin(0.99, opacity[id] * exp(power));
+        double weight = exp(power), full = p->opacity[id] * weight, alpha = fmin(0.99, full);
         if (power > 0 || !(alpha >= v->alpha_min))
             continue;
-        if (through * (1 - alpha) < v->stop)
+        if (*left * (1 - alpha) < v->stop)
             break;
-        for (int k = 0; k < 3; k++)
-            rgb[k] += p->colour[3 * id + k] * alpha * through;
-        through *= 1 - alpha;
+        out[n++] = (op_cover){id, dx, dy, alpha, weight, *left, full > 0.99};
+        *left *= 1 - alpha;
     }
-    return through;
+    return n;
 }
 
-static bool touches(const projected *p, int64_t id, double x0, double y0, double x1, double y1)
+static bool touches(const op_splats *p, int64_t id, double x0, double y0, double x1, double y1)
 {
     double x = p->mean[2 * id], y = p->mean[2 * id + 1], r = p->radius[id];
     return r > 0 && x + r >= x0 && x - r < x1 && y + r >= y0 && y - r < y1;
 }
 
-static tacit_status rasterize(op_eval *c, const projected *p, int64_t n, const double *opacity,
-                              const double *background)
+tacit_status op_splat_pixels(op_eval *c, const op_canvas *v, const op_splats *p,
+                             op_splat_paint *paint, void *context)
 {
-    canvas v;
-    double *image, *through;
-    TRY(canvas_read(c->node, &v, c->err));
-    TRY(op_scratch_f64(c, v.width * v.height * 3, &image));
-    TRY(op_scratch_f64(c, v.width * v.height, &through));
-    by_depth *order = op_eval_scratch(c, (size_t)(n + 1) * sizeof *order);
-    by_depth *list = op_eval_scratch(c, (size_t)(n + 1) * sizeof *list);
-    if (!order || !list)
+    by_depth *order = op_eval_scratch(c, (size_t)(p->n + 1) * sizeof *order);
+    int64_t *list = op_eval_scratch(c, (size_t)(p->n + 1) * sizeof *list), seen = 0;
+    op_cover *covers = op_eval_scratch(c, (size_t)(p->n + 1) * sizeof *covers);
+    if (!order || !list || !covers)
         return error_memory(c->err, "sorting Gaussians");
-    int64_t seen = 0;
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < p->n; i++)
         if (p->radius[i] > 0 && p->depth[i] == p->depth[i])
             order[seen++] = (by_depth){p->depth[i], i};
     qsort(order, (size_t)seen, sizeof *order, nearer);
-    for (int64_t ty = 0; ty < v.height; ty += v.tile)
-        for (int64_t tx = 0; tx < v.width; tx += v.tile) {
-            int64_t y1 = ty + v.tile < v.height ? ty + v.tile : v.height, count = 0;
-            int64_t x1 = tx + v.tile < v.width ? tx + v.tile : v.width;
+    for (int64_t ty = 0; ty < v->height; ty += v->tile)
+        for (int64_t tx = 0; tx < v->width; tx += v->tile) {
+            int64_t y1 = ty + v->tile < v->height ? ty + v->tile : v->height, count = 0;
+            int64_t x1 = tx + v->tile < v->width ? tx + v->tile : v->width;
             for (int64_t i = 0; i < seen; i++)
                 if (touches(p, order[i].id, (double)tx, (double)ty, (double)x1, (double)y1))
-                    list[count++] = order[i];
+                    list[count++] = order[i].id;
             for (int64_t y = ty; y < y1; y++)
                 for (int64_t x = tx; x < x1; x++) {
-                    double *rgb = image + (y * v.width + x) * 3;
-                    double left = blend_pixel(&v, p, opacity, list, count, (double)x + 0.5,
-                                              (double)y + 0.5, rgb);
-                    through[y * v.width + x] = left;
-                    for (int k = 0; background && k < 3; k++)
-                        rgb[k] += left * background[k];
+                    double left;
+                    int64_t n = op_splat_covers(v, p, list, count, (double)x + 0.5, (double)y + 0.5,
+                                                covers, &left);
+                    paint(context, y * v->width + x, covers, n, left);
                 }
         }
-    op_output_f64(c, 0, image);
-    op_output_f64(c, 1, through);
+    return TACIT_OK;
+}
+
+typedef struct picture {
+    const op_splats *p;
+    double *image, *through;
+} picture;
+
+/* Blends front to back. */
+static void blend(void *context, int64_t pixel, const op_cover *covers, int64_t count, double left)
+{
+    picture *t = context;
+    double *rgb = t->image + pixel * 3;
+    for (int64_t i = 0; i < count; i++)
+        for (int k = 0; k < 3; k++)
+            rgb[k] += t->p->colour[3 * covers[i].id + k] * covers[i].alpha * covers[i].through;
+    t->through[pixel] = left;
+    for (int k = 0; t->p->background && k < 3; k++)
+        rgb[k] += left * t->p->background[k];
+}
+
+static tacit_status rasterize(op_eval *c, const op_splats *p)
+{
+    op_canvas v;
+    picture t = {.p = p};
+    TRY(op_canvas_read(c->node, &v, c->err));
+    TRY(op_scratch_f64(c, v.width * v.height * 3, &t.image));
+    TRY(op_scratch_f64(c, v.width * v.height, &t.through));
+    TRY(op_splat_pixels(c, &v, p, blend, &t));
+    op_output_f64(c, 0, t.image);
+    op_output_f64(c, 1, t.through);
     return TACIT_OK;
 }
 
 static tacit_status rasterize_eval(op_eval *c)
 {
-    projected p;
-    double *opacity, *background;
+    op_splats p = {.n = ir_tensor_count(op_in(c, 2))};
     TRY(op_input_f64(c, 0, &p.mean));
     TRY(op_input_f64(c, 1, &p.conic));
     TRY(op_input_f64(c, 2, &p.depth));
     TRY(op_input_f64(c, 3, &p.radius));
     TRY(op_input_f64(c, 4, &p.colour));
-    TRY(op_input_f64(c, 5, &opacity));
-    TRY(op_input_f64(c, 6, &background));
-    return rasterize(c, &p, ir_tensor_count(op_in(c, 2)), opacity, background);
+    TRY(op_input_f64(c, 5, &p.opacity));
+    TRY(op_input_f64(c, 6, &p.background));
+    return rasterize(c, &p);
 }
 
 /* --- GaussianSplat(positions, scales, rotations, opacities, sh, camera, background?)
@@ -347,12 +360,11 @@ static tacit_status splat_infer(op_infer *c)
 
 static tacit_status splat_eval(op_eval *c)
 {
-    projected p;
-    double *opacity, *background;
+    op_splats p = {.n = ir_tensor_count(op_in(c, 3))};
     TRY(project_all(c, 4, &p));
-    TRY(op_input_f64(c, 3, &opacity));
-    TRY(op_input_f64(c, 6, &background));
-    return rasterize(c, &p, ir_tensor_count(op_in(c, 3)), opacity, background);
+    TRY(op_input_f64(c, 3, &p.opacity));
+    TRY(op_input_f64(c, 6, &p.background));
+    return rasterize(c, &p);
 }
 
 const op_def op_rows_splat[] = {
@@ -363,7 +375,8 @@ const op_def op_rows_splat[] = {
      .min_out = 5,
      .max_out = 5,
      .infer = project_infer,
-     .eval = project_eval},
+     .eval = project_eval,
+     .spell = op_spell_splat_project},
     {.name = "SplatRasterize",
      .domain = "tacit",
      .min_in = 6,
@@ -371,7 +384,8 @@ const op_def op_rows_splat[] = {
      .min_out = 1,
      .max_out = 2,
      .infer = rasterize_infer,
-     .eval = rasterize_eval},
+     .eval = rasterize_eval,
+     .vjp = op_vjp_splat_rasterize},
     {.name = "GaussianSplat",
      .domain = "tacit",
      .min_in = 6,
@@ -379,6 +393,7 @@ const op_def op_rows_splat[] = {
      .min_out = 1,
      .max_out = 2,
      .infer = splat_infer,
-     .eval = splat_eval},
+     .eval = splat_eval,
+     .spell = op_spell_gaussian_splat},
     {0},
 };

@@ -59,6 +59,7 @@
     F(slice)                                                                                       \
     F(spectrum)                                                                                    \
     F(splat)                                                                                       \
+    F(splat_grad)                                                                                  \
     F(string)                                                                                      \
     F(tfidf)                                                                                       \
     F(vision)                                                                                      \

@@ -8,6 +8,7 @@
 #include "op/elementwise.h"
 #include "op/rotary.h"
 #include "op/values.h"
+#include "op/vjp.h"
 #include "op/window.h"
 
 /* --- Rope(x [B,S,H·D] or [S,H·D], cos, sin [positions, D/2])
@@ -334,11 +335,11 @@ static tacit_status im2col_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define ROW(op, inputs, infer_rule, eval_rule, decompose_rule, place)                              \
+#define ROW(op, inputs, infer_rule, eval_rule, decompose_rule, place, ...)                         \
     {                                                                                              \
         .name = op, .domain = "tacit", .min_in = inputs, .max_in = inputs, .min_out = 1,           \
         .max_out = 1, .infer = infer_rule, .eval = eval_rule, .decompose = decompose_rule,         \
-        .inplace = place                                                                           \
+        .inplace = place, __VA_ARGS__                                                              \
     }
 
 const op_def op_rows_vision[] = {
@@ -346,6 +347,6 @@ const op_def op_rows_vision[] = {
     ROW("AxialRope2d", 1, axial_infer, axial_eval, axial_decompose, 1),
     ROW("LayerNorm2d", 3, layer_norm2d_infer, layer_norm2d_eval, layer_norm2d_decompose, 1),
     ROW("BatchNormLast", 5, batch_last_infer, batch_last_eval, batch_last_decompose, 1),
-    ROW("Im2Col", 1, im2col_infer, im2col_eval, NULL, 0),
+    ROW("Im2Col", 1, im2col_infer, im2col_eval, NULL, 0, .spell = op_spell_im2col),
     {0},
 };

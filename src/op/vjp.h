@@ -37,6 +37,28 @@ op_vjp_fn op_vjp_resize;
 /* function.c */
 op_vjp_fn op_vjp_function;
 op_jvp_fn op_jvp_function;
+/* vjp_select.c */
+op_vjp_fn op_vjp_det, op_vjp_one_hot;
+op_spell_fn op_spell_compress;
+/* spell_sample.c, spell_window.c, spell_signal.c: the op in simpler ones */
+op_spell_fn op_spell_grid_sample, op_spell_affine_grid, op_spell_roi_align, op_spell_deform_conv;
+op_spell_fn op_spell_lrn, op_spell_lp_pool, op_spell_global_lp_pool, op_spell_im2col,
+    op_spell_col2im, op_spell_max_unpool, op_spell_max_roi_pool, op_spell_center_crop_pad,
+    op_spell_reverse_sequence, op_spell_upsample, op_spell_tensor_scatter;
+op_spell_fn op_spell_dft, op_spell_stft, op_spell_butterfly;
+/* splat_grad.c, spell_splat.c */
+op_vjp_fn op_vjp_splat_rasterize;
+op_spell_fn op_spell_splat_project, op_spell_gaussian_splat;
+/* spell_attention.c */
+op_spell_fn op_spell_attention, op_spell_flex_attention, op_spell_gqa;
+/* spell_nn.c */
+op_spell_fn op_spell_causal_conv, op_spell_linear_attention, op_spell_embed, op_spell_moe_route,
+    op_spell_dequantize;
+/* rnn.c */
+op_spell_fn op_spell_rnn;
+/* vjp_weights.c: products with packed weights */
+op_vjp_fn op_vjp_packed_matmul;
+op_spell_fn op_spell_dequant_matmul;
 /* vjp_loss.c */
 op_vjp_fn op_vjp_nll, op_vjp_cross_entropy;
 

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "op/spell.h"
 #include "op/vjp.h"
 
 static tacit_status node_axis(op_diff *c, int64_t axis, int32_t *out)
@@ -102,11 +103,9 @@ tacit_status op_vjp_fake_quantize(op_diff *c)
         c->in_grad[0] = g;
         return c->status;
     }
-    ir_value *state = strcmp(mode, "fixed") == 0 ? n->inputs[1]
-                      : n->n_outputs > 1         ? n->outputs[1]
-                                                 : NULL;
+    ir_value *state = strcmp(mode, "fixed") == 0 ? n->inputs[1] : op_diff_output(c, 1);
     if (!state)
-        return op_diff_fail(c, TACIT_ERR_UNSUPPORTED, "its gradient needs the state output");
+        return c->status;
     ir_shape s = {.rank = x->type.shape.rank};
     int32_t axis = -1;
     if (ir_attr_find(n, "axis")) {
@@ -155,15 +154,13 @@ tacit_status op_vjp_dropout(op_diff *c)
         c->in_grad[0] = g;
         return c->status;
     }
-    if (n->n_outputs < 2 || !n->outputs[1])
-        return op_diff_fail(c, TACIT_ERR_UNSUPPORTED, "its gradient needs the mask output");
     tacit_dtype dtype = g->type.dtype;
     ir_value *ratio =
         n->inputs[1] ? op_diff_cast(c, n->inputs[1], dtype) : op_diff_scalar(c, dtype, 0.5);
     ir_value *kept = op_diff2(c, "Sub", op_diff_scalar(c, dtype, 1), ratio);
     if (!known) /* the mask is all true without training, and nothing is scaled */
         kept = op_diff3(c, "Where", n->inputs[2], kept, op_diff_scalar(c, dtype, 1));
-    ir_value *mask = op_diff_cast(c, n->outputs[1], dtype);
+    ir_value *mask = op_diff_cast(c, op_diff_output(c, 1), dtype);
     c->in_grad[0] = op_diff2(c, "Div", op_diff2(c, "Mul", g, mask), kept);
     return c->status;
 }

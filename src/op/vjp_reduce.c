@@ -2,6 +2,7 @@
  * Derivatives of reductions, softmax, running sums and selections along an axis. */
 #include <string.h>
 
+#include "op/spell.h"
 #include "op/vjp.h"
 
 typedef struct reduction {
@@ -198,11 +199,9 @@ tacit_status op_vjp_top_k(op_diff *c)
 {
     if (!c->out_grad[0])
         return c->status;
-    if (c->node->n_outputs < 2 || !c->node->outputs[1])
-        return op_diff_fail(c, TACIT_ERR_UNSUPPORTED, "its gradient needs the indices output");
     ir_value *zeros = op_diff_zeros(c, &c->node->inputs[0]->type);
     ir_value *d = op_diff_open(c, "ScatterElements", 3,
-                               (ir_value *[]){zeros, c->node->outputs[1], c->out_grad[0]});
+                               (ir_value *[]){zeros, op_diff_output(c, 1), c->out_grad[0]});
     c->in_grad[0] = op_diff_attr_int(c, d, "axis", axis_of(c, -1));
     return c->status;
 }

@@ -3,6 +3,7 @@
  * of unit vectors. */
 #include <string.h>
 
+#include "op/spell.h"
 #include "op/vjp.h"
 
 /* Place of axis d in the lists scales and sizes, -1: it is not resized. */
@@ -16,25 +17,13 @@ static int32_t place_of(const ir_node *n, int32_t d, int32_t rank)
     return axes ? -1 : d;
 }
 
-static ir_value *unit_vectors(op_diff *c, tacit_dtype dtype, int64_t n)
-{
-    ir_shape s = ir_shape_of(2, (int64_t[]){n, n});
-    ir_tensor *t = ir_tensor_new(c->graph->memory, dtype, &s);
-    for (int64_t i = 0; t && i < n * n; i++)
-        ir_store_f64(dtype, t->data, i, i / n == i % n);
-    ir_value *v = t ? ir_constant_new(c->graph, "units", t) : NULL;
-    if (!v && c->status == TACIT_OK)
-        c->status = error_memory(c->err, "a gradient graph");
-    return v;
-}
-
 /* Resize of the unit vectors' last axis as the node does it to axis d: [in, out]. */
 static ir_value *axis_matrix(op_diff *c, int32_t d, int32_t place)
 {
     ir_node *n = c->node;
     const ir_shape *x = &n->inputs[0]->type.shape, *y = &n->outputs[0]->type.shape;
     const ir_tensor *scales = n->n_inputs > 2 ? ir_value_known(n->inputs[2]) : NULL;
-    ir_value *in[4] = {unit_vectors(c, n->inputs[0]->type.dtype, x->dims[d])};
+    ir_value *in[4] = {op_spell_eye(c, n->inputs[0]->type.dtype, x->dims[d])};
     if (scales && ir_tensor_count(scales) > place) {
         ir_shape two = ir_shape_of(1, (int64_t[]){2});
         ir_tensor *t = ir_tensor_new(c->graph->memory, TACIT_F32, &two);
@@ -46,6 +35,13 @@ static ir_value *axis_matrix(op_diff *c, int32_t d, int32_t place)
     } else {
         in[3] = op_diff_ints(c, 2, (int64_t[]){x->dims[d], y->dims[d]});
     }
+    const ir_tensor *roi = n->n_inputs > 1 ? ir_value_known(n->inputs[1]) : NULL;
+    if (roi && ir_tensor_count(roi) > 1) { /* of the unit vectors' own axis: all of it */
+        int64_t half = ir_tensor_count(roi) / 2;
+        double box[4] = {0, ir_load_f64(roi->dtype, roi->data, place), 1,
+                         ir_load_f64(roi->dtype, roi->data, half + place)};
+        in[1] = op_spell_floats(c, roi->dtype, 1, (int64_t[]){4}, box);
+    }
     if (!in[0] || (!in[2] && !in[3]))
         return NULL;
     ir_node *m = ir_node_new(c->graph, "Resize", "", NULL, in[3] ? 4 : 3, in, 1, NULL);
@@ -54,6 +50,7 @@ static ir_value *axis_matrix(op_diff *c, int32_t d, int32_t place)
         return NULL;
     }
     ir_attr_remove(m, "axes");
+    ir_attr_remove(m, "extrapolation_value"); /* a constant, no part of the map */
     op_resolve(NULL, m);
     c->status = op_infer_node(c->graph, m, c->err);
     return c->status == TACIT_OK ? m->outputs[0] : NULL;
@@ -65,9 +62,12 @@ tacit_status op_vjp_resize(op_diff *c)
     const ir_shape *x = &n->inputs[0]->type.shape;
     const char *policy = ir_attr_string(n, "keep_aspect_ratio_policy", "stretch");
     const char *mode = ir_attr_string(n, "coordinate_transformation_mode", "half_pixel");
-    if (strcmp(policy, "stretch") != 0 || strcmp(mode, "tf_crop_and_resize") == 0)
+    if (strcmp(policy, "stretch") != 0)
         return op_diff_fail(c, TACIT_ERR_UNSUPPORTED,
-                            "cropping or keeping the aspect ratio has no gradient rule");
+                            "keeping the aspect ratio has no gradient rule: give scales");
+    if (strcmp(mode, "tf_crop_and_resize") == 0 && (!n->inputs[1] || !ir_value_known(n->inputs[1])))
+        return op_diff_fail(c, TACIT_ERR_UNSUPPORTED,
+                            "its gradient needs a roi known when compiling");
     ir_value *g = c->out_grad[0];
     for (int32_t d = 0; d < x->rank && g; d++) {
         int32_t place = place_of(n, d, x->rank), last = x->rank - 1; /* a turn swaps d and last */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "op/conv.h"
+#include "op/spell.h"
 #include "op/vjp.h"
 
 /* Sets strides, dilations, pads and group of an open Conv or ConvTranspose; the last one infers. */
@@ -182,28 +183,12 @@ tacit_status op_vjp_conv_transpose(op_diff *c)
     return c->status;
 }
 
-/* A node of the same attributes as the forward one. */
-static ir_node *sibling(op_diff *c, const char *type, const char *domain, uint32_t n_in,
-                        ir_value *const *in, uint32_t n_out)
-{
-    ir_node *n = ir_node_new(c->graph, type, domain, NULL, n_in, in, n_out, NULL);
-    if (!n || !ir_attr_copy_all(c->graph, n, c->node)) {
-        c->status = error_memory(c->err, "a gradient graph");
-        return NULL;
-    }
-    op_resolve(NULL, n);
-    c->status = op_infer_node(c->graph, n, c->err);
-    return c->status == TACIT_OK ? n : NULL;
-}
-
 tacit_status op_vjp_max_pool(op_diff *c)
 {
     ir_value *in[2] = {c->node->inputs[0], c->out_grad[0]};
     if (!in[1])
         return c->status;
-    if (ir_attr_int(c->node, "storage_order", 0))
-        return op_diff_fail(c, TACIT_ERR_UNSUPPORTED, "storage_order=1 has no gradient rule");
-    ir_node *n = sibling(c, "MaxPoolGrad", "tacit", 2, in, 1);
+    ir_node *n = op_spell_sibling(c, "MaxPoolGrad", "tacit", 2, in, 1);
     c->in_grad[0] = n ? n->outputs[0] : NULL;
     return c->status;
 }
@@ -213,7 +198,9 @@ tacit_status op_vjp_max_pool(op_diff *c)
 tacit_status op_vjp_max_pool_grad(op_diff *c)
 {
     ir_value *x = c->node->inputs[0], *g = c->out_grad[0];
-    ir_node *again = sibling(c, "MaxPool", "", 1, &x, 2);
+    ir_node *again = op_spell_sibling(c, "MaxPool", "", 1, &x, 2);
+    if (again && !op_diff_attr_int(c, again->outputs[1], "storage_order", 0))
+        return c->status;
     ir_shape flat = ir_shape_of(1, (int64_t[]){ir_shape_size(&x->type.shape)});
     if (again && c->wanted[1])
         c->in_grad[1] = op_diff2(c, "Gather", op_diff_reshape(c, g, &flat), again->outputs[1]);
@@ -223,7 +210,7 @@ tacit_status op_vjp_max_pool_grad(op_diff *c)
 tacit_status op_vjp_average_pool(op_diff *c)
 {
     ir_value *in[2] = {c->node->inputs[0], c->out_grad[0]};
-    ir_node *n = sibling(c, "AveragePoolGrad", "tacit", 2, in, 1);
+    ir_node *n = op_spell_sibling(c, "AveragePoolGrad", "tacit", 2, in, 1);
     c->in_grad[0] = n ? n->outputs[0] : NULL;
     return c->status;
 }
@@ -231,7 +218,7 @@ tacit_status op_vjp_average_pool(op_diff *c)
 /* Linear in dy, and x only gives its shape. */
 tacit_status op_vjp_average_pool_grad(op_diff *c)
 {
-    ir_node *n = sibling(c, "AveragePool", "", 1, c->out_grad, 1);
+    ir_node *n = op_spell_sibling(c, "AveragePool", "", 1, c->out_grad, 1);
     c->in_grad[1] = n ? n->outputs[0] : NULL;
     return c->status;
 }
@@ -255,13 +242,57 @@ static ir_value *along_channels(op_diff *c, ir_value *v, int32_t rank)
     return op_diff_reshape(c, v, &s);
 }
 
+/* Training form, with x̂ = (x − μ)·r over each channel's m elements: dx = γ·r·(g − mean g − x̂·mean
+ * g·x̂), and what comes through the running statistics. */
+static tacit_status batch_norm_training(op_diff *c)
+{
+    ir_value *const *in = c->node->inputs, *x = in[0], *g = c->out_grad[0];
+    int32_t rank = x->type.shape.rank;
+    tacit_dtype dtype = x->type.dtype;
+    double keep = ir_attr_float(c->node, "momentum", 0.9);
+    double m = (double)ir_shape_size(&x->type.shape) / (double)in[1]->type.shape.dims[0];
+    ir_value *mean = op_diff_scale(c, channel_sum(c, x), 1 / m);
+    if (!mean)
+        return c->status;
+    ir_value *centred = op_diff2(c, "Sub", x, along_channels(c, mean, rank));
+    ir_value *var = op_diff_scale(c, channel_sum(c, op_diff2(c, "Mul", centred, centred)), 1 / m);
+    ir_value *epsilon = op_diff_scalar(c, dtype, ir_attr_float(c->node, "epsilon", 1e-5));
+    ir_value *r = op_diff1(c, "Reciprocal", op_diff1(c, "Sqrt", op_diff2(c, "Add", var, epsilon)));
+    if (!r)
+        return c->status;
+    ir_value *d = NULL;
+    if (g) {
+        ir_value *unit = op_diff2(c, "Mul", centred, along_channels(c, r, rank));
+        ir_value *sum = channel_sum(c, g), *dot = channel_sum(c, op_diff2(c, "Mul", g, unit));
+        c->in_grad[1] = op_diff_cast(c, dot, in[1]->type.dtype);
+        c->in_grad[2] = op_diff_cast(c, sum, in[2]->type.dtype);
+        ir_value *gain = op_diff2(c, "Mul", op_diff_cast(c, in[1], dtype), r);
+        ir_value *share = op_diff_scale(c, sum, 1 / m), *tilt = op_diff_scale(c, dot, 1 / m);
+        if (!share || !tilt || !gain)
+            return c->status;
+        d = op_diff2(c, "Sub", g, along_channels(c, share, rank));
+        d = op_diff2(c, "Sub", d, op_diff2(c, "Mul", unit, along_channels(c, tilt, rank)));
+        d = op_diff2(c, "Mul", d, along_channels(c, gain, rank));
+    }
+    for (uint32_t i = 1; i < 3 && i < c->node->n_outputs; i++) {
+        ir_value *s = c->out_grad[i];
+        if (!s)
+            continue;
+        c->in_grad[2 + i] = op_diff_scale(c, s, keep);
+        ir_value *own = op_diff_scale(c, op_diff_cast(c, s, dtype), (double)i * (1 - keep) / m);
+        own = own ? along_channels(c, own, rank) : NULL;
+        own = i == 1 ? op_diff_expand(c, own, &x->type.shape) : op_diff2(c, "Mul", own, centred);
+        d = op_diff_add(c, d, own);
+    }
+    c->in_grad[0] = d;
+    return c->status;
+}
+
 /* Inference form: y = scale·(x − mean)·r + bias with r = 1/√(var + ε). */
 tacit_status op_vjp_batch_norm(op_diff *c)
 {
     if (ir_attr_int(c->node, "training_mode", 0))
-        return op_diff_fail(c, TACIT_ERR_UNSUPPORTED,
-                            "training_mode has no gradient rule: use LayerNormalization, or spell "
-                            "the statistics out");
+        return batch_norm_training(c);
     ir_value *const *in = c->node->inputs, *g = c->out_grad[0];
     int32_t rank = in[0]->type.shape.rank;
     double epsilon = ir_attr_float(c->node, "epsilon", 1e-5);

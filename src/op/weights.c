@@ -325,10 +325,11 @@ static tacit_status route_eval(op_eval *c)
     }
 
 const op_def op_rows_weights[] = {
-    ROW("DequantMatMul", 2, 6, 1, dequant_infer, dequant_eval, .lower = op_lower_narrow),
-    ROW("DequantizeGguf", 1, 1, 1, unpack_infer, unpack_eval),
+    ROW("DequantMatMul", 2, 6, 1, dequant_infer, dequant_eval, .lower = op_lower_narrow,
+        .spell = op_spell_dequant_matmul, .vjp = op_vjp_packed_matmul),
+    ROW("DequantizeGguf", 1, 1, 1, unpack_infer, unpack_eval, .flags = OP_NOT_DIFFERENTIABLE),
     ROW("LoraMatMul", 4, 4, 1, lora_infer, lora_eval, .decompose = lora_decompose),
     ROW("GroupedMatMul", 3, 3, 1, grouped_infer, grouped_eval, .vjp = op_vjp_grouped_matmul),
-    ROW("MoeRoute", 1, 1, 2, route_infer, route_eval),
+    ROW("MoeRoute", 1, 1, 2, route_infer, route_eval, .spell = op_spell_moe_route),
     {0},
 };

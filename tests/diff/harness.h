@@ -3,6 +3,7 @@
 #ifndef TESTS_DIFF_HARNESS_H
 #define TESTS_DIFF_HARNESS_H
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,6 +19,24 @@
 #include "ir/text.h"
 #include "prog/interp.h"
 
+static inline void harness_resolve(ir_graph *g);
+static inline tacit_status harness_resolve_body(void *context, ir_graph *sub)
+{
+    (void)context;
+    harness_resolve(sub);
+    return TACIT_OK;
+}
+/* Rows for all nodes, also those of subgraphs. */
+static inline void harness_resolve(ir_graph *g)
+{
+    for (uint32_t i = 0; i < g->nodes.count; i++) {
+        op_resolve(NULL, g->nodes.data[i]);
+        assert_int_equal(ir_node_subgraphs(g->nodes.data[i], harness_resolve_body, NULL), TACIT_OK);
+    }
+}
+
+enum { HARNESS_MOST = 16 };
+
 /* A parsed, resolved, inferred graph. `body` is what stands between the braces. */
 static inline ir_graph *harness_graph(arena *a, const char *body)
 {
@@ -25,11 +44,10 @@ static inline ir_graph *harness_graph(arena *a, const char *body)
     ir_graph *g;
     const char *text = arena_printf(a, "tacit 1\ngraph \"g\" {\n%s\n}\n", body);
     if (ir_graph_parse(text, strlen(text), a, &g, &err) != TACIT_OK)
-        fail_msg("%s in\n%s", err.message, text);
-    for (uint32_t i = 0; i < g->nodes.count; i++)
-        op_resolve(NULL, g->nodes.data[i]);
+        print_error("%s in\n%s", err.message, text), fail();
+    harness_resolve(g);
     if (ir_graph_sort(g, &err) != TACIT_OK || op_infer_graph(g, &err) != TACIT_OK)
-        fail_msg("%s in\n%s", err.message, text);
+        print_error("%s in\n%s", err.message, text), fail();
     return g;
 }
 
@@ -72,6 +90,56 @@ static inline uint32_t harness_input(const ir_graph *g, const char *name)
             return i;
     fail_msg("no input %s", name);
     return 0;
+}
+
+static inline ir_tensor *harness_tensor(arena *a, const ir_type *type, const double *data)
+{
+    ir_tensor *t = ir_tensor_new(a, type->dtype, &type->shape);
+    assert_non_null(t);
+    for (int64_t i = 0; i < ir_tensor_count(t); i++)
+        ir_store_f64(t->dtype, t->data, i, data[i]);
+    return t;
+}
+
+static inline double harness_at(const ir_tensor *t, int64_t i)
+{
+    return ir_load_f64(t->dtype, t->data, i);
+}
+
+static inline void harness_near(const char *what, double got, double want, double tolerance)
+{
+    if (!(fabs(got - want) <= tolerance))
+        fail_msg("%s: %.12g, wanted %.12g", what, got, want);
+}
+
+static inline void harness_all_near(const char *what, const ir_tensor *t, const double *want,
+                                    double tolerance)
+{
+    for (int64_t i = 0; i < ir_tensor_count(t); i++)
+        harness_near(what, harness_at(t, i), want[i], tolerance);
+}
+
+/* The gradient graph of `body`'s first output, run; outputs are the loss, then gradients. `seed`
+ * NULL: ones. */
+static inline ir_tensor *harness_grad(arena *a, const char *body, uint32_t n,
+                                      const char *const *wrt, const double *const *data,
+                                      const double *seed)
+{
+    tacit_error err = {0};
+    ir_graph *g = harness_graph(a, body);
+    uint32_t inputs = g->inputs.count;
+    ir_type loss = g->outputs.data[0]->type;
+    if (diff_grad(g, n, wrt, &(diff_grad_options){.with_loss = true}, &err) != TACIT_OK)
+        fail_msg("%s", err.message);
+    const ir_tensor *all[HARNESS_MOST];
+    for (uint32_t i = 0; i < inputs; i++)
+        all[i] = harness_tensor(a, &g->inputs.data[i]->type, data[i]);
+    double ones[256];
+    for (int i = 0; i < 256; i++)
+        ones[i] = 1;
+    assert_string_equal(g->inputs.data[inputs]->name, "d_output");
+    all[inputs] = harness_tensor(a, &loss, seed ? seed : ones);
+    return harness_run(a, g, all);
 }
 
 #endif

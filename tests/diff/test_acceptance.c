@@ -5,8 +5,6 @@
 
 #include "diff/harness.h"
 
-enum { MOST = 16 };
-
 typedef struct stream {
     uint64_t state;
 } stream;
@@ -35,54 +33,6 @@ static const char *in_double(arena *a, const char *body)
     return copy;
 }
 
-static ir_tensor *tensor_of(arena *a, const ir_type *type, const double *data)
-{
-    ir_tensor *t = ir_tensor_new(a, type->dtype, &type->shape);
-    assert_non_null(t);
-    for (int64_t i = 0; i < ir_tensor_count(t); i++)
-        ir_store_f64(t->dtype, t->data, i, data[i]);
-    return t;
-}
-
-static double at(const ir_tensor *t, int64_t i)
-{
-    return ir_load_f64(t->dtype, t->data, i);
-}
-
-static void near(const char *what, double got, double want, double tolerance)
-{
-    if (!(fabs(got - want) <= tolerance))
-        fail_msg("%s: %.12g, wanted %.12g", what, got, want);
-}
-
-static void all_near(const char *what, const ir_tensor *t, const double *want, double tolerance)
-{
-    for (int64_t i = 0; i < ir_tensor_count(t); i++)
-        near(what, at(t, i), want[i], tolerance);
-}
-
-/* The gradient graph of `body`'s first output, run; outputs are the loss, then gradients. `seed`
- * NULL: ones. */
-static ir_tensor *run_grad(arena *a, const char *body, uint32_t n, const char *const *wrt,
-                           const double *const *data, const double *seed)
-{
-    tacit_error err = {0};
-    ir_graph *g = harness_graph(a, body);
-    uint32_t inputs = g->inputs.count;
-    ir_type loss = g->outputs.data[0]->type;
-    if (diff_grad(g, n, wrt, &(diff_grad_options){.with_loss = true}, &err) != TACIT_OK)
-        fail_msg("%s", err.message);
-    const ir_tensor *all[MOST];
-    for (uint32_t i = 0; i < inputs; i++)
-        all[i] = tensor_of(a, &g->inputs.data[i]->type, data[i]);
-    double ones[256];
-    for (int i = 0; i < 256; i++)
-        ones[i] = 1;
-    assert_string_equal(g->inputs.data[inputs]->name, "d_output");
-    all[inputs] = tensor_of(a, &loss, seed ? seed : ones);
-    return harness_run(a, g, all);
-}
-
 static ir_tensor *run_jvp(arena *a, const char *body, const char *wrt, const double *const *data,
                           const double *tangent)
 {
@@ -91,10 +41,10 @@ static ir_tensor *run_jvp(arena *a, const char *body, const char *wrt, const dou
     uint32_t inputs = g->inputs.count;
     if (diff_jvp(g, 1, &wrt, &err) != TACIT_OK)
         fail_msg("%s", err.message);
-    const ir_tensor *all[MOST];
+    const ir_tensor *all[HARNESS_MOST];
     for (uint32_t i = 0; i < inputs; i++)
-        all[i] = tensor_of(a, &g->inputs.data[i]->type, data[i]);
-    all[inputs] = tensor_of(a, &g->inputs.data[inputs]->type, tangent);
+        all[i] = harness_tensor(a, &g->inputs.data[i]->type, data[i]);
+    all[inputs] = harness_tensor(a, &g->inputs.data[inputs]->type, tangent);
     return harness_run(a, g, all);
 }
 
@@ -104,7 +54,7 @@ static void against_differences(const char *body, uint32_t n, const char *const 
 {
     arena a;
     arena_init(&a, NULL);
-    ir_tensor *got = run_grad(&a, body, n, wrt, (const double *const *)data, seed);
+    ir_tensor *got = harness_grad(&a, body, n, wrt, (const double *const *)data, seed);
     ir_graph *g = harness_graph(&a, in_double(&a, body));
     int64_t outputs = ir_shape_size(&g->outputs.data[0]->type.shape);
     for (uint32_t w = 0; w < n; w++) {
@@ -112,17 +62,18 @@ static void against_differences(const char *body, uint32_t n, const char *const 
         for (int64_t i = 0; i < ir_tensor_count(&got[1 + w]); i++) {
             double keep = data[which][i], value[2];
             for (int side = 0; side < 2; side++) {
-                const ir_tensor *all[MOST];
+                const ir_tensor *all[HARNESS_MOST];
                 data[which][i] = keep + (side ? 1e-5 : -1e-5);
                 for (uint32_t k = 0; k < g->inputs.count; k++)
-                    all[k] = tensor_of(&a, &g->inputs.data[k]->type, data[k]);
+                    all[k] = harness_tensor(&a, &g->inputs.data[k]->type, data[k]);
                 ir_tensor *out = harness_run(&a, g, all);
                 value[side] = 0;
                 for (int64_t k = 0; k < outputs; k++)
-                    value[side] += at(&out[0], k) * (seed ? seed[k] : 1);
+                    value[side] += harness_at(&out[0], k) * (seed ? seed[k] : 1);
             }
             data[which][i] = keep;
-            near(wrt[w], at(&got[1 + w], i), (value[1] - value[0]) / 2e-5, tolerance);
+            harness_near(wrt[w], harness_at(&got[1 + w], i), (value[1] - value[0]) / 2e-5,
+                         tolerance);
         }
     }
     arena_free(&a);
@@ -143,9 +94,9 @@ static void T13_relu(void **state)
     arena_init(&a, NULL);
     const double x[7] = {-2, -0.1, 0, 0.1, 1, 3, -5}, dy[7] = {.5, 1.5, 2.5, -.7, 4, -1, 9};
     const double want[7] = {0, 0, 0, -.7, 4, -1, 0};
-    ir_tensor *got = run_grad(&a, "in %x : f32[7]\n%y = Relu(%x) @y\nout %y", 1,
-                              (const char *[]){"x"}, (const double *[]){x}, dy);
-    all_near("dx", &got[1], want, 1e-6);
+    ir_tensor *got = harness_grad(&a, "in %x : f32[7]\n%y = Relu(%x) @y\nout %y", 1,
+                                  (const char *[]){"x"}, (const double *[]){x}, dy);
+    harness_all_near("dx", &got[1], want, 1e-6);
     arena_free(&a);
 }
 
@@ -158,10 +109,10 @@ static void T14_max_pool(void **state)
     const double dy[4] = {.5, 1, 2, 4};
     for (int i = 0; i < 16; i++)
         x[i] = i + 1;
-    ir_tensor *got = run_grad(
+    ir_tensor *got = harness_grad(
         &a, "in %x : f32[1,1,4,4]\n%y = MaxPool(%x) kernel_shape=[2, 2] strides=[2, 2] @y\nout %y",
         1, (const char *[]){"x"}, (const double *[]){x}, dy);
-    all_near("dx", &got[1], want, 1e-6);
+    harness_all_near("dx", &got[1], want, 1e-6);
     arena_free(&a);
 }
 
@@ -197,8 +148,8 @@ static void T17_T18_cross_entropy(void **state)
     const double want[3] = {0.4076059644, 5.0247448901, 1.0986122887};
     const char *body = "in %x : f32[3,3]\nconst %t : i64[3] = [2, 0, 1]\n%y = "
                        "SoftmaxCrossEntropyLoss(%x, %t) reduction=\"none\" @y\nout %y";
-    ir_tensor *got = run_grad(&a, body, 1, (const char *[]){"x"}, (const double *[]){x}, NULL);
-    all_near("loss", &got[0], want, 1e-5);
+    ir_tensor *got = harness_grad(&a, body, 1, (const char *[]){"x"}, (const double *[]){x}, NULL);
+    harness_all_near("loss", &got[0], want, 1e-5);
     arena_free(&a);
     double logits[20], dy[4];
     stream s = {23};
@@ -231,9 +182,9 @@ static void T19_activations(void **state)
     arena a;
     arena_init(&a, NULL);
     memcpy(straight, dy, sizeof dy);
-    ir_tensor *got = run_grad(&a, "in %x : f32[32]\n%y = Round(%x) @y\nout %y", 1,
-                              (const char *[]){"x"}, (const double *[]){x}, dy);
-    all_near("round", &got[1], straight, 1e-6);
+    ir_tensor *got = harness_grad(&a, "in %x : f32[32]\n%y = Round(%x) @y\nout %y", 1,
+                                  (const char *[]){"x"}, (const double *[]){x}, dy);
+    harness_all_near("round", &got[1], straight, 1e-6);
     arena_free(&a);
 }
 
@@ -253,18 +204,18 @@ static void T20_T21_solves(void **state)
     arena_init(&a, NULL);
     ir_graph *g =
         harness_graph(&a, "in %A : f64[2,2]\nin %b : f64[2]\n%x = tacit.Solve(%A, %b) @x\nout %x");
-    const ir_tensor *in[2] = {tensor_of(&a, &g->inputs.data[0]->type, (double[]){2, 1, 1, 3}),
-                              tensor_of(&a, &g->inputs.data[1]->type, (double[]){5, 10})};
-    all_near("x", &harness_run(&a, g, in)[0], (double[]){1, 3}, 1e-12);
+    const ir_tensor *in[2] = {harness_tensor(&a, &g->inputs.data[0]->type, (double[]){2, 1, 1, 3}),
+                              harness_tensor(&a, &g->inputs.data[1]->type, (double[]){5, 10})};
+    harness_all_near("x", &harness_run(&a, g, in)[0], (double[]){1, 3}, 1e-12);
     double laplace[25] = {0};
     for (int i = 0; i < 5; i++)
         for (int k = 0; k < 5; k++)
             laplace[5 * i + k] = i == k ? 2 : abs(i - k) == 1 ? -1 : 0;
     g = harness_graph(&a, "in %A : f64[5,5]\nin %b : f64[5]\n%x = tacit.Solve(%A, %b) @x\nout %x");
-    in[0] = tensor_of(&a, &g->inputs.data[0]->type, laplace);
-    in[1] = tensor_of(&a, &g->inputs.data[1]->type, (double[]){1, 2, 3, 4, 5});
-    all_near("x", &harness_run(&a, g, in)[0],
-             (double[]){35.0 / 6, 32.0 / 3, 27.0 / 2, 40.0 / 3, 55.0 / 6}, 1e-10);
+    in[0] = harness_tensor(&a, &g->inputs.data[0]->type, laplace);
+    in[1] = harness_tensor(&a, &g->inputs.data[1]->type, (double[]){1, 2, 3, 4, 5});
+    harness_all_near("x", &harness_run(&a, g, in)[0],
+                     (double[]){35.0 / 6, 32.0 / 3, 27.0 / 2, 40.0 / 3, 55.0 / 6}, 1e-10);
     arena_free(&a);
 }
 
@@ -276,18 +227,18 @@ static void T22_hello_resistor(void **state)
     arena a;
     arena_init(&a, NULL);
     const char *wrt[2] = {"A", "b"};
-    ir_tensor *got = run_grad(&a, body, 2, wrt, (const double *[]){A, b3}, NULL);
-    near("loss", at(&got[0], 0), 2, 1e-10);
-    all_near("dA", &got[1], (double[]){-.25, 0, -.75, 0, 0, 0, -.25, 0, -.75}, 1e-10);
-    all_near("db", &got[2], (double[]){.5, 0, .5}, 1e-10);
+    ir_tensor *got = harness_grad(&a, body, 2, wrt, (const double *[]){A, b3}, NULL);
+    harness_near("loss", harness_at(&got[0], 0), 2, 1e-10);
+    harness_all_near("dA", &got[1], (double[]){-.25, 0, -.75, 0, 0, 0, -.25, 0, -.75}, 1e-10);
+    harness_all_near("db", &got[2], (double[]){.5, 0, .5}, 1e-10);
     /* Not symmetric: a missing transpose shows. */
     const double skew[9] = {2, 1, 0, 0, 3, 1, 1, 0, 2};
     const double outer[9] = {20, 12, 68, 15, 9, 51, 25, 15, 85};
-    got = run_grad(&a, body, 2, wrt, (const double *[]){skew, b3}, NULL);
-    near("loss", at(&got[0], 0), 25.0 / 13, 1e-10);
+    got = harness_grad(&a, body, 2, wrt, (const double *[]){skew, b3}, NULL);
+    harness_near("loss", harness_at(&got[0], 0), 25.0 / 13, 1e-10);
     for (int i = 0; i < 9; i++)
-        near("dA", at(&got[1], i), -outer[i] / 169, 1e-10);
-    all_near("db", &got[2], (double[]){4.0 / 13, 3.0 / 13, 5.0 / 13}, 1e-10);
+        harness_near("dA", harness_at(&got[1], i), -outer[i] / 169, 1e-10);
+    harness_all_near("db", &got[2], (double[]){4.0 / 13, 3.0 / 13, 5.0 / 13}, 1e-10);
     arena_free(&a);
 }
 
@@ -296,11 +247,11 @@ static void T23_T24_many_right_sides(void **state)
     (void)state;
     arena a;
     arena_init(&a, NULL);
-    ir_tensor *got =
-        run_grad(&a, columns_body, 2, (const char *[]){"A", "B"}, (const double *[]){A, B}, NULL);
-    all_near("X", &got[0], (double[]){.5, 3, 0, -2, 1.5, 2}, 1e-10);
-    all_near("dA", &got[1], (double[]){-1.75, 1, -1.75, 0, 0, 0, -1.75, 1, -1.75}, 1e-10);
-    all_near("dB", &got[2], (double[]){.5, .5, 0, 0, .5, .5}, 1e-10);
+    ir_tensor *got = harness_grad(&a, columns_body, 2, (const char *[]){"A", "B"},
+                                  (const double *[]){A, B}, NULL);
+    harness_all_near("X", &got[0], (double[]){.5, 3, 0, -2, 1.5, 2}, 1e-10);
+    harness_all_near("dA", &got[1], (double[]){-1.75, 1, -1.75, 0, 0, 0, -1.75, 1, -1.75}, 1e-10);
+    harness_all_near("dB", &got[2], (double[]){.5, .5, 0, 0, .5, .5}, 1e-10);
     arena_free(&a);
 }
 
@@ -311,13 +262,13 @@ static void T25_T27_tangents(void **state)
     arena_init(&a, NULL);
     ir_tensor *got = run_jvp(&a, columns_body, "B", (const double *[]){A, B},
                              (double[]){.5, 0, -.25, 1, 1, -.5});
-    all_near("tX", &got[1], (double[]){.5, -.3125, -.5, .625, .75, -.5625}, 1e-10);
+    harness_all_near("tX", &got[1], (double[]){.5, -.3125, -.5, .625, .75, -.5625}, 1e-10);
     got = run_jvp(&a, vector_body, "b", (const double *[]){A, b3}, (double[]){.5, -.25, 1});
-    all_near("x", &got[0], (double[]){.5, 0, 1.5}, 1e-10);
-    all_near("tx", &got[1], (double[]){.5, -.5, .75}, 1e-10);
+    harness_all_near("x", &got[0], (double[]){.5, 0, 1.5}, 1e-10);
+    harness_all_near("tx", &got[1], (double[]){.5, -.5, .75}, 1e-10);
     got = run_jvp(&a, vector_body, "A", (const double *[]){A, b3},
                   (double[]){.10, -.05, .02, .03, .20, -.04, -.01, .07, .15});
-    all_near("tx", &got[1], (double[]){-0.08875, 0.0975, -0.15875}, 1e-10);
+    harness_all_near("tx", &got[1], (double[]){-0.08875, 0.0975, -0.15875}, 1e-10);
     arena_free(&a);
 }
 
@@ -341,23 +292,23 @@ static void T28_batched_solve(void **state)
     stream s = {0x57e1};
     draw_systems(&s, matrices, sides);
     const char *wrt[2] = {"A", "b"};
-    ir_tensor *all =
-        run_grad(&a, "in %A : f64[4,3,3]\nin %b : f64[4,3]\n%x = tacit.Solve(%A, %b) @x\nout %x", 2,
-                 wrt, (const double *[]){matrices, sides}, NULL);
+    ir_tensor *all = harness_grad(
+        &a, "in %A : f64[4,3,3]\nin %b : f64[4,3]\n%x = tacit.Solve(%A, %b) @x\nout %x", 2, wrt,
+        (const double *[]){matrices, sides}, NULL);
     for (int k = 0; k < 4; k++) {
         const double *slice[2] = {matrices + 9 * k, sides + 3 * k};
-        ir_tensor *one = run_grad(&a, vector_body, 2, wrt, slice, NULL);
+        ir_tensor *one = harness_grad(&a, vector_body, 2, wrt, slice, NULL);
         for (int i = 0; i < 9; i++)
-            near("dA", at(&all[1], 9 * k + i), at(&one[1], i), 1e-10);
+            harness_near("dA", harness_at(&all[1], 9 * k + i), harness_at(&one[1], i), 1e-10);
         /* A·x = b and Aᵀ·db = 1 */
         for (int i = 0; i < 3; i++) {
             double left = 0, turned = 0;
             for (int j = 0; j < 3; j++) {
-                left += slice[0][3 * i + j] * at(&all[0], 3 * k + j);
-                turned += slice[0][3 * j + i] * at(&all[2], 3 * k + j);
+                left += slice[0][3 * i + j] * harness_at(&all[0], 3 * k + j);
+                turned += slice[0][3 * j + i] * harness_at(&all[2], 3 * k + j);
             }
-            near("Ax", left, slice[1][i], 1e-10);
-            near("A'db", turned, 1, 1e-10);
+            harness_near("Ax", left, slice[1][i], 1e-10);
+            harness_near("A'db", turned, 1, 1e-10);
         }
     }
     arena_free(&a);
@@ -372,9 +323,9 @@ static ir_tensor *run_vmap(arena *a, const char *body, uint32_t n, const char *c
     ir_graph *g = harness_graph(a, body);
     if (diff_vmap(g, n, names, size, &err) != TACIT_OK)
         fail_msg("%s", err.message);
-    const ir_tensor *all[MOST];
+    const ir_tensor *all[HARNESS_MOST];
     for (uint32_t i = 0; i < g->inputs.count; i++)
-        all[i] = tensor_of(a, &g->inputs.data[i]->type, data[i]);
+        all[i] = harness_tensor(a, &g->inputs.data[i]->type, data[i]);
     return harness_run(a, g, all);
 }
 
@@ -391,8 +342,8 @@ static void T42_vmap_of_solve(void **state)
     for (int k = 0; k < 12; k++) {
         double left = 0;
         for (int j = 0; j < 3; j++)
-            left += matrices[3 * k + j] * at(&got[0], k / 3 * 3 + j);
-        near("Ax", left, sides[k], 1e-12);
+            left += matrices[3 * k + j] * harness_at(&got[0], k / 3 * 3 + j);
+        harness_near("Ax", left, sides[k], 1e-12);
     }
     arena_free(&a);
 }
@@ -420,7 +371,7 @@ static void T43_vmap_of_dense(void **state)
             for (int i = 0; i < 3; i++)
                 sum += x[3 * k + i] * w[3 * i + j];
         }
-        near("row", at(&got[0], k), sum, 1e-12);
+        harness_near("row", harness_at(&got[0], k), sum, 1e-12);
     }
     arena_free(&a);
 }
@@ -435,7 +386,7 @@ static void vmap_of_lookups(void **state)
     const char *name = "i";
     const char *body = "in %i : i64[2]\nin %t : f64[2,4]\n%y = Gather(%t, %i) axis=1 @y\nout %y";
     ir_tensor *got = run_vmap(&a, body, 1, &name, 2, (const double *[]){index, table});
-    all_near("rows", &got[0], (double[]){2, 0, 6, 4, 1, 3, 5, 7}, 0);
+    harness_all_near("rows", &got[0], (double[]){2, 0, 6, 4, 1, 3, 5, 7}, 0);
     static const char *const bodies[] = {
         "in %i : f64[2,3]\nin %w : f64[3]\n%y = MatMul(%i, %w) @y\nout %y",
         "in %i : f64[2,3]\n%y = Softmax(%i) axis=0 @y\nout %y",
@@ -468,12 +419,13 @@ static void T48_batched_product(void **state)
     against_differences(body, 2, (const char *[]){"a", "b"}, (double *[]){x, w}, NULL, 5e-3);
     arena a;
     arena_init(&a, NULL);
-    ir_tensor *got = run_grad(&a, body, 1, (const char *[]){"b"}, (const double *[]){x, w}, NULL);
+    ir_tensor *got =
+        harness_grad(&a, body, 1, (const char *[]){"b"}, (const double *[]){x, w}, NULL);
     for (int i = 0; i < 40; i++) {
         double want = 0;
         for (int m = 0; m < 3; m++)
             want += x[i / 20 * 12 + m * 4 + i / 5 % 4];
-        near("db", at(&got[1], i), want, 1e-5);
+        harness_near("db", harness_at(&got[1], i), want, 1e-5);
     }
     arena_free(&a);
 }
@@ -505,8 +457,8 @@ static void T50_layer_norm(void **state)
     against_differences(body, 3, wrt, (double *[]){x, scale, shift}, NULL, 5e-3);
     arena a;
     arena_init(&a, NULL);
-    ir_tensor *got = run_grad(&a, body, 3, wrt, (const double *[]){x, scale, shift}, NULL);
-    all_near("db", &got[3], (double[]){3, 3, 3, 3, 3, 3}, 1e-6);
+    ir_tensor *got = harness_grad(&a, body, 3, wrt, (const double *[]){x, scale, shift}, NULL);
+    harness_all_near("db", &got[3], (double[]){3, 3, 3, 3, 3, 3}, 1e-6);
     arena_free(&a);
 }
 
@@ -545,17 +497,17 @@ static void T53_conv_net(void **state)
     against_differences(body, 4, wrt, data, NULL, 5e-3);
     arena a;
     arena_init(&a, NULL);
-    ir_tensor *got = run_grad(&a, body, 4, wrt, (const double *const *)data, NULL);
-    near("loss", at(&got[0], 0), 0.7472959664, 1e-4);
-    all_near("d wc", &got[1],
-             (double[]){-.229397, -.387268, .035257, .288762, .635359, -.666104, .910841, -.228465,
-                        -.596818, -.154508, .160152, -.082413, -.428770, -.226546, -.228142,
-                        .153059, -.058246, .105093},
-             1e-4);
-    all_near("d bc", &got[2], (double[]){-.001791, .052913}, 1e-4);
-    all_near("d bfc", &got[4], (double[]){.112582, -.526354, .413773}, 1e-4);
-    near("d wfc[0,1]", at(&got[3], 1), -2.953632, 1e-4);
-    near("d wfc[7,2]", at(&got[3], 23), 2.331220, 1e-4);
+    ir_tensor *got = harness_grad(&a, body, 4, wrt, (const double *const *)data, NULL);
+    harness_near("loss", harness_at(&got[0], 0), 0.7472959664, 1e-4);
+    harness_all_near("d wc", &got[1],
+                     (double[]){-.229397, -.387268, .035257, .288762, .635359, -.666104, .910841,
+                                -.228465, -.596818, -.154508, .160152, -.082413, -.428770, -.226546,
+                                -.228142, .153059, -.058246, .105093},
+                     1e-4);
+    harness_all_near("d bc", &got[2], (double[]){-.001791, .052913}, 1e-4);
+    harness_all_near("d bfc", &got[4], (double[]){.112582, -.526354, .413773}, 1e-4);
+    harness_near("d wfc[0,1]", harness_at(&got[3], 1), -2.953632, 1e-4);
+    harness_near("d wfc[7,2]", harness_at(&got[3], 23), 2.331220, 1e-4);
     arena_free(&a);
 }
 

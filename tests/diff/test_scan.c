@@ -7,51 +7,6 @@
 
 enum { MOST = 8 };
 
-static double at(const ir_tensor *t, int64_t i)
-{
-    return ir_load_f64(t->dtype, t->data, i);
-}
-
-static void near(const char *what, double got, double want, double tolerance)
-{
-    if (!(fabs(got - want) <= tolerance))
-        fail_msg("%s: %.15g, wanted %.15g", what, got, want);
-}
-
-static void all_near(const char *what, const ir_tensor *t, const double *want, double tolerance)
-{
-    for (int64_t i = 0; i < ir_tensor_count(t); i++)
-        near(what, at(t, i), want[i], tolerance);
-}
-
-static void resolve_bodies(ir_graph *g);
-static tacit_status resolve_body(void *context, ir_graph *sub)
-{
-    (void)context;
-    resolve_bodies(sub);
-    return TACIT_OK;
-}
-static void resolve_bodies(ir_graph *g)
-{
-    for (uint32_t i = 0; i < g->nodes.count; i++) {
-        op_resolve(NULL, g->nodes.data[i]);
-        assert_int_equal(ir_node_subgraphs(g->nodes.data[i], resolve_body, NULL), TACIT_OK);
-    }
-}
-
-static ir_graph *make(arena *a, const char *body)
-{
-    tacit_error err = {0};
-    ir_graph *g;
-    const char *text = arena_printf(a, "tacit 1\ngraph \"g\" {\n%s\n}\n", body);
-    if (ir_graph_parse(text, strlen(text), a, &g, &err) != TACIT_OK)
-        fail_msg("%s in\n%s", err.message, text);
-    resolve_bodies(g);
-    if (ir_graph_sort(g, &err) != TACIT_OK || op_infer_graph(g, &err) != TACIT_OK)
-        fail_msg("%s in\n%s", err.message, text);
-    return g;
-}
-
 static ir_tensor *run(arena *a, const ir_graph *g, const double *const *data)
 {
     const ir_tensor *all[MOST];
@@ -67,7 +22,7 @@ static ir_tensor *run(arena *a, const ir_graph *g, const double *const *data)
 static ir_graph *grad_of(arena *a, const char *body, uint32_t n, const char *const *wrt)
 {
     tacit_error err = {0};
-    ir_graph *g = make(a, body);
+    ir_graph *g = harness_graph(a, body);
     if (diff_grad(g, n, wrt, &(diff_grad_options){.with_loss = true}, &err) != TACIT_OK)
         fail_msg("%s in\n%s", err.message, body);
     return g;
@@ -79,7 +34,7 @@ static const double one[1] = {1};
 static void against_differences(arena *a, const char *body, uint32_t n, const char *const *wrt,
                                 double *const *data)
 {
-    ir_graph *plain = make(a, body), *g = grad_of(a, body, n, wrt);
+    ir_graph *plain = harness_graph(a, body), *g = grad_of(a, body, n, wrt);
     const double *with_seed[MOST];
     for (uint32_t i = 0; i < plain->inputs.count; i++)
         with_seed[i] = data[i];
@@ -91,10 +46,10 @@ static void against_differences(arena *a, const char *body, uint32_t n, const ch
             double keep = x[i], side[2];
             for (int k = 0; k < 2; k++) {
                 x[i] = keep + (k ? 1e-6 : -1e-6);
-                side[k] = at(&run(a, plain, (const double *const *)data)[0], 0);
+                side[k] = harness_at(&run(a, plain, (const double *const *)data)[0], 0);
             }
             x[i] = keep;
-            near(wrt[w], at(&got[1 + w], i), (side[1] - side[0]) / 2e-6, 1e-7);
+            harness_near(wrt[w], harness_at(&got[1 + w], i), (side[1] - side[0]) / 2e-6, 1e-7);
         }
     }
 }
@@ -112,19 +67,22 @@ static void T29_T30_carries_and_xs(void **state)
     arena a;
     arena_init(&a, NULL);
     ir_graph *g =
-        make(&a, "in %init : f64[3]\nconst %steps : f64[10] = [0, 0, 0, 0, 0, 0, 0, 0, 0, "
-                 "0]\n%last = Scan(%init, %steps) body=graph \"b\" {\nin %c : f64[3]\nin "
-                 "%x : f64[]\nconst %k : f64[] = [0.1]\n%m = Mul(%c, %k) @m\n%n = Add(%c, "
-                 "%m) @n\nout %n\n} num_scan_inputs=1 @scan\nout %last");
+        harness_graph(&a, "in %init : f64[3]\nconst %steps : f64[10] = [0, 0, 0, 0, 0, 0, 0, 0, 0, "
+                          "0]\n%last = Scan(%init, %steps) body=graph \"b\" {\nin %c : f64[3]\nin "
+                          "%x : f64[]\nconst %k : f64[] = [0.1]\n%m = Mul(%c, %k) @m\n%n = Add(%c, "
+                          "%m) @n\nout %n\n} num_scan_inputs=1 @scan\nout %last");
     double grown[3];
     for (int i = 0; i < 3; i++)
         grown[i] = pow(1.1, 10);
-    all_near("growth", &run(&a, g, (const double *[]){(double[]){1, 1, 1}})[0], grown, 1e-12);
-    g = make(&a, "in %init : f64[3]\nin %xs : f64[4,3]\n%last = Scan(%init, %xs) body=graph \"b\" "
-                 "{\nin %c : f64[3]\nin %x : f64[3]\n%n = Add(%c, %x) @n\nout %n\n} "
-                 "num_scan_inputs=1 @scan\nout %last");
+    harness_all_near("growth", &run(&a, g, (const double *[]){(double[]){1, 1, 1}})[0], grown,
+                     1e-12);
+    g = harness_graph(
+        &a, "in %init : f64[3]\nin %xs : f64[4,3]\n%last = Scan(%init, %xs) body=graph \"b\" "
+            "{\nin %c : f64[3]\nin %x : f64[3]\n%n = Add(%c, %x) @n\nout %n\n} "
+            "num_scan_inputs=1 @scan\nout %last");
     const double zero[3] = {0}, xs[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
-    all_near("sum", &run(&a, g, (const double *[]){zero, xs})[0], (double[]){22, 26, 30}, 1e-12);
+    harness_all_near("sum", &run(&a, g, (const double *[]){zero, xs})[0], (double[]){22, 26, 30},
+                     1e-12);
     arena_free(&a);
 }
 
@@ -138,10 +96,11 @@ static void T31_implicit_steps(void **state)
     (void)state;
     arena a;
     arena_init(&a, NULL);
-    ir_graph *g = make(&a, IMPLICIT("4") "out %last");
+    ir_graph *g = harness_graph(&a, IMPLICIT("4") "out %last");
     const double zero[3] = {0}, xs[12] = {1};
-    all_near("last", &run(&a, g, (const double *[]){zero, xs})[0],
-             (double[]){0.5174266431521038, 0.17236167886728943, 0.035173556732350814}, 1e-12);
+    harness_all_near("last", &run(&a, g, (const double *[]){zero, xs})[0],
+                     (double[]){0.5174266431521038, 0.17236167886728943, 0.035173556732350814},
+                     1e-12);
     arena_free(&a);
 }
 
@@ -156,20 +115,20 @@ static void T32_T33_trajectory(void **state)
     (void)state;
     arena a;
     arena_init(&a, NULL);
-    ir_graph *g = make(&a, HEAT_SCAN("5", "0, 0, 0, 0, 0") "out %last\nout %all");
+    ir_graph *g = harness_graph(&a, HEAT_SCAN("5", "0, 0, 0, 0, 0") "out %last\nout %all");
     const double init[4] = {0, 1, 0, 0};
     ir_tensor *got = run(&a, g, (const double *[]){init});
     const double last[4] = {0.14527740646990076, 0.6603510387571524, 0.14736458353847837,
                             0.019809376942063996};
     const double sums[5] = {.9978308026, .9937841437, .9881172289, .9810567449, .9728024057};
-    all_near("last", &got[0], last, 1e-12);
+    harness_all_near("last", &got[0], last, 1e-12);
     for (int i = 0; i < 4; i++)
-        near("last row", at(&got[1], 16 + i), at(&got[0], i), 1e-15);
+        harness_near("last row", harness_at(&got[1], 16 + i), harness_at(&got[0], i), 1e-15);
     for (int t = 0; t < 5; t++)
-        near("row sum",
-             at(&got[1], 4 * t) + at(&got[1], 4 * t + 1) + at(&got[1], 4 * t + 2) +
-                 at(&got[1], 4 * t + 3),
-             sums[t], 1e-9);
+        harness_near("row sum",
+                     harness_at(&got[1], 4 * t) + harness_at(&got[1], 4 * t + 1) +
+                         harness_at(&got[1], 4 * t + 2) + harness_at(&got[1], 4 * t + 3),
+                     sums[t], 1e-9);
     arena_free(&a);
 }
 
@@ -196,7 +155,7 @@ static void T34_gradient_of_growth(void **state)
     const char *body = geometric(&a, 5, "", false), *wrt = "init";
     ir_tensor *got = run(&a, grad_of(&a, body, 1, &wrt), (const double *[]){init, one});
     for (int i = 0; i < 2; i++)
-        near("d init", at(&got[1], i), pow(1.05, 5), 1e-12);
+        harness_near("d init", harness_at(&got[1], i), pow(1.05, 5), 1e-12);
     against_differences(&a, body, 1, &wrt, (double *[]){init});
     arena_free(&a);
 }
@@ -210,7 +169,7 @@ static void T35_gradient_of_heat(void **state)
     const char *wrt = "init", *body = HEAT_SCAN("3", "0, 0, 0") SUM;
     against_differences(&a, body, 1, &wrt, (double *[]){init});
     ir_tensor *got = run(&a, grad_of(&a, body, 1, &wrt), (const double *[]){init, one});
-    all_near(
+    harness_all_near(
         "d init", &got[1],
         (double[]){0.8747789334198858, 0.9881172289101128, 0.9881172289101128, 0.8747789334198858},
         1e-10);
@@ -228,12 +187,12 @@ static void T36_T37_gradient_in_xs(void **state)
     const char *wrt[2] = {"init", "xs"}, *body = IMPLICIT("3") SUM;
     against_differences(&a, body, 2, wrt, (double *[]){init, xs});
     ir_tensor *got = run(&a, grad_of(&a, body, 2, wrt), (const double *[]){init, xs, one});
-    near("loss", at(&got[0], 0), 0.09739851527335008, 1e-10);
+    harness_near("loss", harness_at(&got[0], 0), 0.09739851527335008, 1e-10);
     const double d[9] = {0.7802218987401895, 0.9317958933924915, 0.7802218987401895,
                          0.8430866891489783, 0.9621106923229518, 0.8430866891489783,
                          0.9154929577464789, 0.9859154929577465, 0.9154929577464789};
-    all_near("d init", &got[1], d, 1e-10);
-    all_near("d xs", &got[2], d, 1e-10);
+    harness_all_near("d init", &got[1], d, 1e-10);
+    harness_all_near("d xs", &got[2], d, 1e-10);
     /* Outer values get the sum over all steps. */
     char outer[512];
     snprintf(outer, sizeof outer, "in %%M : f64[3,3]\n%s", body + strlen(HEAT_3));
@@ -258,16 +217,16 @@ static void T38_T39_checkpoints(void **state)
             snprintf(attr, sizeof attr, "checkpoints=%d", k);
             ir_tensor *got = run(&a, grad_of(&a, geometric(&a, 6, attr, bent), 1, &wrt),
                                  (const double *[]){init, one});
-            near("loss", at(&got[0], 0), at(&full[0], 0), 1e-12);
+            harness_near("loss", harness_at(&got[0], 0), harness_at(&full[0], 0), 1e-12);
             for (int i = 0; i < 2; i++)
-                near("d init", at(&got[1], i), at(&full[1], i), 1e-12);
+                harness_near("d init", harness_at(&got[1], i), harness_at(&full[1], i), 1e-12);
         }
     }
-    near("closed form",
-         at(&run(&a, grad_of(&a, geometric(&a, 6, "checkpoints=2", false), 1, &wrt),
-                 (const double *[]){init, one})[1],
-            0),
-         1.3400956406250004, 1e-12);
+    harness_near("closed form",
+                 harness_at(&run(&a, grad_of(&a, geometric(&a, 6, "checkpoints=2", false), 1, &wrt),
+                                 (const double *[]){init, one})[1],
+                            0),
+                 1.3400956406250004, 1e-12);
     /* Steps in unequal pieces, with per-step outputs. */
     const char *pieces =
         "in %init : f64[2]\nin %xs : f64[7,2]\n%last, %all = Scan(%init, %xs) body=graph \"b\" "
@@ -280,10 +239,10 @@ static void T38_T39_checkpoints(void **state)
         xs[i] = 0.3 * sin(i + 1);
     against_differences(&a, pieces, 2, (const char *[]){"init", "xs"}, (double *[]){init, xs});
     tacit_error err = {0};
-    ir_graph *g = make(&a, geometric(&a, 6, "checkpoints=7", false));
+    ir_graph *g = harness_graph(&a, geometric(&a, 6, "checkpoints=7", false));
     assert_int_equal(diff_grad(g, 1, &wrt, &(diff_grad_options){0}, &err), TACIT_ERR_ARGUMENT);
     assert_non_null(strstr(err.message, "7 checkpoints for 6 steps"));
-    g = make(&a, geometric(&a, 6, "checkpoints=-1", false));
+    g = harness_graph(&a, geometric(&a, 6, "checkpoints=-1", false));
     assert_int_equal(diff_grad(g, 1, &wrt, &(diff_grad_options){0}, &err), TACIT_ERR_ARGUMENT);
     arena_free(&a);
 }
@@ -339,7 +298,7 @@ static void recursive_gradients(void **state)
         ir_tensor *full = run(&a, grad_of(&a, geometric(&a, (int)runs[r][0], "", true), 1, &wrt),
                               (const double *[]){init, one});
         for (int i = 0; i < 2; i++)
-            near("d init", at(&got[1], i), at(&full[1], i), 1e-12);
+            harness_near("d init", harness_at(&got[1], i), harness_at(&full[1], i), 1e-12);
         arena_free(&a);
     }
     arena a;
@@ -375,7 +334,7 @@ static void tangents_of_scans(void **state)
         "{\nin %c : f64[3]\nin %x : f64[3]\n%m = Mul(%c, %x) @m\n%n = Sin(%m) @s\n%o = Add(%n, %c) "
         "@o\nout %o\nout %n\n} num_scan_inputs=1 @scan\n%e = Exp(%all) @e\n%f = Mul(%e, %last) "
         "@f\nout %f";
-    ir_graph *g = make(&a, body), *plain = make(&a, body);
+    ir_graph *g = harness_graph(&a, body), *plain = harness_graph(&a, body);
     const char *wrt = "xs";
     if (diff_jvp(g, 1, &wrt, &err) != TACIT_OK)
         fail_msg("%s", err.message);
@@ -388,7 +347,8 @@ static void tangents_of_scans(void **state)
     ir_tensor *high = run(&a, plain, (const double *[]){init, up});
     ir_tensor *low = run(&a, plain, (const double *[]){init, down});
     for (int i = 0; i < 9; i++)
-        near("tangent", at(&got[1], i), (at(high, i) - at(low, i)) / (2 * h), 1e-7);
+        harness_near("tangent", harness_at(&got[1], i),
+                     (harness_at(high, i) - harness_at(low, i)) / (2 * h), 1e-7);
     arena_free(&a);
 }
 
@@ -408,9 +368,9 @@ static void T40_vmap_of_gradient_of_scan(void **state)
         fail_msg("%s", err.message);
     const double init[6] = {0, .5, 1, 1.5, 2, 2.5};
     ir_tensor *got = run(&a, g, (const double *[]){init, one});
-    all_near("d init", &got[1], (double[]){1, 1, 1, 1, 1, 1}, 1e-12);
+    harness_all_near("d init", &got[1], (double[]){1, 1, 1, 1, 1, 1}, 1e-12);
     for (int k = 0; k < 3; k++)
-        near("loss", at(&got[0], k), init[2 * k] + init[2 * k + 1] + 6, 1e-12);
+        harness_near("loss", harness_at(&got[0], k), init[2 * k] + init[2 * k + 1] + 6, 1e-12);
     g = grad_of(&a, geometric(&a, 4, "", true), 1, &wrt); /* a Jacobian that differs per entry */
     ir_graph *single = grad_of(&a, geometric(&a, 4, "", true), 1, &wrt);
     if (diff_vmap(g, 1, &wrt, 3, &err) != TACIT_OK)
@@ -419,7 +379,7 @@ static void T40_vmap_of_gradient_of_scan(void **state)
     for (int k = 0; k < 3; k++) {
         ir_tensor *want = run(&a, single, (const double *[]){init + 2 * k, one});
         for (int i = 0; i < 2; i++)
-            near("entry", at(&got[1], 2 * k + i), at(&want[1], i), 1e-12);
+            harness_near("entry", harness_at(&got[1], 2 * k + i), harness_at(&want[1], i), 1e-12);
     }
     arena_free(&a);
 }
@@ -430,9 +390,10 @@ static void T41_vmap_of_scan(void **state)
     arena a;
     arena_init(&a, NULL);
     tacit_error err = {0};
-    ir_graph *g = make(&a, "in %init : f64[2]\nin %xs : f64[4,2]\n%last, %all = Scan(%init, %xs) "
-                           "body=graph \"b\" {\nin %c : f64[2]\nin %x : f64[2]\n%n = Add(%c, %x) "
-                           "@n\nout %n\nout %n\n} num_scan_inputs=1 @scan\nout %last\nout %all");
+    ir_graph *g =
+        harness_graph(&a, "in %init : f64[2]\nin %xs : f64[4,2]\n%last, %all = Scan(%init, %xs) "
+                          "body=graph \"b\" {\nin %c : f64[2]\nin %x : f64[2]\n%n = Add(%c, %x) "
+                          "@n\nout %n\nout %n\n} num_scan_inputs=1 @scan\nout %last\nout %all");
     if (diff_vmap(g, 2, (const char *[]){"init", "xs"}, 3, &err) != TACIT_OK)
         fail_msg("%s", err.message);
     double xs[24], init[6];
@@ -441,10 +402,11 @@ static void T41_vmap_of_scan(void **state)
     for (int i = 0; i < 6; i++)
         init[i] = i + 1;
     ir_tensor *got = run(&a, g, (const double *[]){init, xs});
-    all_near("last", &got[0], (double[]){2.2, 3.6, 7.4, 8.8, 12.6, 14.0}, 1e-12);
+    harness_all_near("last", &got[0], (double[]){2.2, 3.6, 7.4, 8.8, 12.6, 14.0}, 1e-12);
     for (int k = 0; k < 3; k++) /* [entry, time, 2]: the last row is the last carry */
         for (int i = 0; i < 2; i++)
-            near("row", at(&got[1], 8 * k + 6 + i), at(&got[0], 2 * k + i), 1e-12);
+            harness_near("row", harness_at(&got[1], 8 * k + 6 + i), harness_at(&got[0], 2 * k + i),
+                         1e-12);
     arena_free(&a);
 }
 

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What derivatives are by convention where mathematics leaves a choice: straight-through rounding,
+ * dropout, functions with rules of their own, ops that stop the gradient; and what is refused. */
+#include "diff/harness.h"
+
+#define WRT(...)                                                                                   \
+    (sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)), (const char *[])                     \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
+/* The error of a gradient that must fail. */
+static void refused(const char *body, const char *wrt, bool ones, tacit_status status,
+                    const char *says)
+{
+    arena a;
+    arena_init(&a, NULL);
+    tacit_error err = {0};
+    ir_graph *g = harness_graph(&a, body);
+    tacit_status got = diff_grad(g, 1, &wrt, &(diff_grad_options){.ones_seed = ones}, &err);
+    if (got != status || !strstr(err.message, says))
+        fail_msg("%s: '%s', expected '%s'", body, err.message, says);
+    arena_free(&a);
+}
+
+/* --- straight-through ------------------------------------------------------------------------- */
+
+static void rounding_is_straight_through(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    const double x[4] = {0.2, 1.5, -2.7, 3}, g[4] = {1, -2, 3, 0.5};
+    ir_tensor *got = harness_grad(&a, "in %x : f64[4]\n%y = Round(%x) @y\nout %y", WRT("x"),
+                                  (const double *[]){x}, g);
+    harness_all_near("round", &got[1], g, 0);
+    arena_free(&a);
+}
+
+/* Fixed scale 0.1, seven steps each way: what lies beyond 0.75 is cut and gets nothing. */
+static void fake_quantisation(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    const double x[4] = {0.31, 0.9, -0.64, -2}, s[1] = {0.1}, g[4] = {1, 2, 3, 4};
+    ir_tensor *got = harness_grad(&a,
+                                  "in %x : f64[4]\nin %s : f64[1]\n%y = tacit.FakeQuantize(%x, %s) "
+                                  "mode=\"fixed\" bits=4 @y\nout %y",
+                                  WRT("x"), (const double *[]){x, s}, g);
+    harness_all_near("y", &got[0], (double[]){0.3, 0.7, -0.6, -0.7}, 1e-12);
+    harness_all_near("dx", &got[1], (double[]){1, 0, 3, 0}, 0);
+    got = harness_grad(&a, "in %x : f64[4]\n%y = tacit.FakeQuantize(%x) @y\nout %y", WRT("x"),
+                       (const double *[]){x}, g);
+    harness_all_near("dx, scale from the data", &got[1], g, 0);
+    got = harness_grad(&a,
+                       "in %x : f64[4]\nin %s : f64[1]\n%y = tacit.FakeQuantize(%x, %s) "
+                       "mode=\"ema\" decay=0.5 @y\nout %y",
+                       WRT("x"), (const double *[]){x, s}, g);
+    harness_near("dx, running scale", harness_at(&got[1], 0), 1, 0);
+    arena_free(&a);
+}
+
+/* QuantizeLinear and DequantizeLinear as a pair: dx = g where nothing was cut, and the scale gets
+ * (q − z) − x/s inside and the limit outside. */
+static void quantise_and_back(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    const double x[4] = {0.26, -0.31, 40, -40}, s[1] = {0.1}, g[4] = {1, 2, 3, 4};
+    const char *body =
+        "in %x : f64[4]\nin %s : f64[1]\nconst %z : i8[1] = [3]\nconst %r : i64[0] = "
+        "[]\n%t = Reshape(%s, %r) @t\n%u = Squeeze(%z) @u\n%q = QuantizeLinear(%x, "
+        "%t, %u) @q\n%y = DequantizeLinear(%q, %t, %u) @y\nout %y";
+    ir_tensor *got = harness_grad(&a, body, WRT("x", "s"), (const double *[]){x, s}, g);
+    harness_all_near("y", &got[0], (double[]){0.3, -0.3, 12.4, -13.1}, 1e-12);
+    harness_all_near("dx", &got[1], (double[]){1, 2, 0, 0}, 1e-12);
+    double ds = 1 * (3 - 2.6) + 2 * (-3 + 3.1) + 3 * 124 + 4 * -131;
+    harness_near("ds", harness_at(&got[2], 0), ds, 1e-9);
+    /* By channel, and through a product of integers: refused, naming the node. */
+    const double two[4] = {0.26, -0.31, 0.8, 40}, scales[2] = {0.1, 0.2};
+    got = harness_grad(&a,
+                       "in %x : f64[2,2]\nin %s : f64[2]\n%q = QuantizeLinear(%x, %s) axis=0 "
+                       "output_dtype=3 @q\n%y = DequantizeLinear(%q, %s) axis=0 @y\nout %y",
+                       WRT("x"), (const double *[]){two, scales}, g);
+    harness_all_near("dx", &got[1], (double[]){1, 2, 3, 0}, 1e-12);
+    refused(
+        "in %x : f32[2,2]\nconst %s : f32[] = [0.1]\nconst %z : u8[] = [0]\nconst %w : u8[2,2] "
+        "= [1, 2, 3, 4]\n%q = QuantizeLinear(%x, %s, %z) @q\n%p = QLinearMatMul(%q, %s, %z, %w, "
+        "%s, %z, %s, %z) @p\n%y = DequantizeLinear(%p, %s, %z) @back\nout %y",
+        "x", false, TACIT_ERR_UNSUPPORTED, "node 'back' (DequantizeLinear)");
+    refused("in %x : f32[2]\n%q, %s, %z = DynamicQuantizeLinear(%x) @dq\n%y = DequantizeLinear(%q, "
+            "%s, %z) @back\nout %y",
+            "x", false, TACIT_ERR_UNSUPPORTED, "'back'");
+    arena_free(&a);
+}
+
+/* --- dropout ---------------------------------------------------------------------------------- */
+
+/* The gradient passes where the value did, with the same factor; the mask need not be asked for. */
+static void dropout(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    double x[64], g[64];
+    for (int i = 0; i < 64; i++) {
+        x[i] = i + 1;
+        g[i] = 1 + 0.1 * i;
+    }
+    int dropped = 0;
+    ir_tensor *got = harness_grad(&a,
+                                  "in %x : f64[64]\nconst %r : f64[] = [0.25]\nconst %t : bool[] = "
+                                  "[true]\n%y = Dropout(%x, %r, %t) seed=3 @y\nout %y",
+                                  WRT("x"), (const double *[]){x}, g);
+    for (int i = 0; i < 64; i++) {
+        double y = harness_at(&got[0], i);
+        dropped += y == 0;
+        harness_near("dropout", harness_at(&got[1], i), y == 0 ? 0 : g[i] / 0.75, 1e-12);
+    }
+    assert_in_range(dropped, 5, 30);
+    got = harness_grad(&a, "in %x : f64[64]\n%y = Dropout(%x) @y\nout %y", WRT("x"),
+                       (const double *[]){x}, g);
+    harness_all_near("not training", &got[1], g, 0);
+    arena_free(&a);
+}
+
+/* --- fused programs --------------------------------------------------------------------------- */
+
+/* Elementwise knows f32 alone: its gradient is that of the ops it stands for, here (x + 1)·tanh y.
+ */
+static void fused_programs(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    const double x[3] = {0.5, -1, 2}, y[3] = {0.3, 0.1, -0.7}, g[3] = {1, 2, -1};
+    char fused[400];
+    snprintf(fused, sizeof fused,
+             "in %%x : f32[3]\nin %%y : f32[3]\n%%z = tacit.Elementwise(%%x, %%y) program=[0, 0, "
+             "%d, %d, 0, %d, 1, %d, 0, 0, 2, 2, 0, 1, 0] constants=[1.0] @z\nout %%z",
+             0x100, 0x200, 24, 0x101);
+    ir_tensor *got = harness_grad(&a, fused, WRT("x", "y"), (const double *[]){x, y}, g);
+    for (int i = 0; i < 3; i++) {
+        double t = tanh(y[i]);
+        harness_near("value", harness_at(&got[0], i), (x[i] + 1) * t, 1e-6);
+        harness_near("dx", harness_at(&got[1], i), g[i] * t, 1e-6);
+        harness_near("dy", harness_at(&got[2], i), g[i] * (x[i] + 1) * (1 - t * t), 1e-6);
+    }
+    arena_free(&a);
+}
+
+/* --- what stops a gradient -------------------------------------------------------------------- */
+
+static const char *const stopping[] = {
+    "%k = ArgMax(%x) @k\n%n = Cast(%k) to=11 @n\n%s = ReduceSum(%n) keepdims=0 @s\n",
+    "%k = Greater(%x, %h) @k\n%n = Cast(%k) to=11 @n\n%s = ReduceSum(%n) keepdims=0 @s\n",
+    "%n = Floor(%x) @n\n%s = ReduceSum(%n) keepdims=0 @s\n",
+    "%n = Ceil(%x) @n\n%s = ReduceSum(%n) keepdims=0 @s\n",
+    "%n = Sign(%x) @n\n%s = ReduceSum(%n) keepdims=0 @s\n",
+    "%k = Shape(%x) @k\n%n = Cast(%k) to=11 @n\n%s = ReduceSum(%n) keepdims=0 @s\n",
+    "%n = Hardmax(%x) @n\n%s = ReduceSum(%n) keepdims=0 @s\n",
+    "%n = RandomNormalLike(%x) seed=1.0 @n\n%s = ReduceSum(%n) keepdims=0 @s\n",
+    "%k = Bernoulli(%b) seed=1.0 @k\n%n = Cast(%k) to=11 @n\n%s = ReduceSum(%n) keepdims=0 @s\n",
+    "%k = IsNaN(%x) @k\n%n = Cast(%k) to=11 @n\n%s = ReduceSum(%n) keepdims=0 @s\n",
+};
+
+/* Beside a path that counts, each gives nothing more. */
+static void conventions_stop_gradients(void **state)
+{
+    (void)state;
+    const double x[3] = {0.25, -1.5, 2};
+    for (size_t i = 0; i < sizeof stopping / sizeof *stopping; i++) {
+        arena a;
+        arena_init(&a, NULL);
+        char body[512];
+        snprintf(body, sizeof body,
+                 "in %%x : f64[3]\nconst %%h : f64[] = [0.5]\n%%b = Sigmoid(%%x) @b\n%s%%q = "
+                 "Mul(%%x, %%x) @q\n%%y = Add(%%q, %%s) @y\nout %%y",
+                 stopping[i]);
+        ir_tensor *got = harness_grad(&a, body, WRT("x"), (const double *[]){x}, NULL);
+        harness_all_near(stopping[i], &got[1], (double[]){0.5, -3, 4}, 1e-12);
+        arena_free(&a);
+    }
+}
+
+/* --- bad input -------------------------------------------------------------------------------- */
+
+static void keep_line(void *context, tacit_log_level level, const char *line)
+{
+    char *text = context;
+    if (level == TACIT_LOG_WARNING)
+        snprintf(text, 200, "%s", line);
+}
+
+static void unreached_values_get_zeros_and_a_warning(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    char line[200] = "";
+    tacit_error err = {0};
+    tacit_log log = {.write = keep_line, .context = line, .level = TACIT_LOG_WARNING};
+    ir_graph *g = harness_graph(&a, "in %x : f64[2]\nin %lost : f64[3]\n%u = Exp(%lost) @u\n%y = "
+                                    "ReduceSum(%x) keepdims=0 @y\nout %y\nout %u");
+    assert_int_equal(diff_grad(g, 2, (const char *[]){"x", "lost"},
+                               &(diff_grad_options){.ones_seed = true, .log = &log}, &err),
+                     TACIT_OK);
+    assert_non_null(strstr(line, "'lost' does not reach the loss"));
+    const double x[2] = {1, 2}, lost[3] = {3, 4, 5};
+    const ir_tensor *in[2] = {harness_tensor(&a, &g->inputs.data[0]->type, x),
+                              harness_tensor(&a, &g->inputs.data[1]->type, lost)};
+    ir_tensor *out = harness_run(&a, g, in);
+    harness_all_near("x", &out[0], (double[]){1, 1}, 0);
+    harness_all_near("lost", &out[1], (double[]){0, 0, 0}, 0);
+    assert_int_equal(ir_tensor_count(&out[1]), 3);
+    arena_free(&a);
+}
+
+static void bad_requests_are_named(void **state)
+{
+    (void)state;
+    refused("in %x : f64[2]\n%y = Exp(%x) @y\nout %y", "x", true, TACIT_ERR_SHAPE,
+            "not a single number");
+    refused("in %x : i64[2]\n%f = Cast(%x) to=11 @f\n%y = ReduceSum(%f) keepdims=0 @y\nout %y", "x",
+            true, TACIT_ERR_TYPE, "'x': it is i64");
+    refused("in %x : f64[2]\n%y = ArgMax(%x) @y\nout %y", "x", true, TACIT_ERR_TYPE,
+            "the loss 'y' is i64");
+    refused("in %x : f64[2]\n%y = ReduceSum(%x) keepdims=0 @y\nout %y", "nobody", true,
+            TACIT_ERR_ARGUMENT, "'nobody' is not an input");
+    refused("in %x : f64[2]\n%t = Exp(%x) @t\n%y = ReduceSum(%t) keepdims=0 @y\nout %y", "t", true,
+            TACIT_ERR_ARGUMENT, "'t' is not an input");
+    refused("in %x : f64[4]\nconst %i : i64[] = [0]\n%s = SplitToSequence(%x) @parts\n%y = SequenceAt(%s, %i) @y\n"
+            "out %y",
+            "x", false, TACIT_ERR_SHAPE, "no static shape");
+}
+
+/* A row that has no rule is named, with its node. */
+static void missing_rules_are_named(void **state)
+{
+    (void)state;
+    refused("in %r : f32[]\nin %t : i64[]\nin %x : f32[2]\nin %g : f32[2]\nin %h : f32[2]\n%y, %s "
+            "= ai.onnx.preview.training.Adagrad(%r, %t, %x, %g, %h) @update\nout %y",
+            "x", false, TACIT_ERR_UNSUPPORTED, "node 'update'");
+}
+
+/* A graph with a cycle: the sort that every transform runs names a node on it. */
+static void cycles_are_refused(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    tacit_error err = {0};
+    ir_graph *g =
+        harness_graph(&a, "in %x : f64[2]\n%u = Exp(%x) @first\n%v = Tanh(%u) @second\n%y "
+                          "= ReduceSum(%v) keepdims=0 @y\nout %y");
+    g->nodes.data[0]->inputs[0] = g->nodes.data[1]->outputs[0];
+    const char *wrt = "x";
+    assert_int_not_equal(diff_grad(g, 1, &wrt, &(diff_grad_options){.ones_seed = true}, &err),
+                         TACIT_OK);
+    assert_true(strstr(err.message, "first") || strstr(err.message, "second"));
+    /* And inside the body of a scan. */
+    g = harness_graph(&a, "in %x : f64[2]\nin %xs : f64[3,2]\n%y = Scan(%x, %xs) body=graph \"b\" "
+                          "{\nin %c : f64[2]\nin %t : f64[2]\n%u = Add(%c, %t) @one\n%v = Tanh(%u) "
+                          "@two\nout %v\n} num_scan_inputs=1 @scan\nout %y");
+    ir_graph *body = ir_attr_graph(g->nodes.data[0], "body");
+    body->nodes.data[0]->inputs[0] = body->nodes.data[1]->outputs[0];
+    assert_int_not_equal(diff_grad(g, 1, &wrt, &(diff_grad_options){0}, &err), TACIT_OK);
+    assert_true(strstr(err.message, "one") || strstr(err.message, "two"));
+    arena_free(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rounding_is_straight_through),
+        cmocka_unit_test(fake_quantisation),
+        cmocka_unit_test(quantise_and_back),
+        cmocka_unit_test(dropout),
+        cmocka_unit_test(fused_programs),
+        cmocka_unit_test(conventions_stop_gradients),
+        cmocka_unit_test(unreached_values_get_zeros_and_a_warning),
+        cmocka_unit_test(bad_requests_are_named),
+        cmocka_unit_test(missing_rules_are_named),
+        cmocka_unit_test(cycles_are_refused),
+    };
+    return cmocka_run_group_tests_name("conventions of the transforms", tests, NULL, NULL);
+}
