@@ -20,7 +20,7 @@
 
 #include "op/op.h"
 
-enum { OP_SPECIMEN_INPUTS = 10 };
+enum { OP_SPECIMEN_INPUTS = 12 };
 
 typedef struct op_specimen {
     ir_graph *graph; /* the node's outputs are the graph's; not yet sorted or inferred */

@@ -409,6 +409,11 @@ static const recipe recipes[] = {
     {"tacit", "SplatProject", 1, "T[n,3] T[n,3]> T[n,4] T[n,1,3] T[20]>"},
     {"tacit", "SplatRasterize", 1,
      "T[n,2]> T[n,3]> T[n]> T[n]> T[n,3]> T[n]> ?T[3] .width=5 .height=4"},
+    {"tacit", "SplatRasterizeGrad", 1,
+     "T[n,2] T[n,3]> T[n]> T[n]> T[n,3] T[n]> ?T[3] T[3,4,3] ?T[3,4] .width=4 .height=3 #5"},
+    {"tacit", "SplatRasterizeTangent", 1,
+     "T[n,2] T[n,3]> T[n]> T[n]> T[n,3] T[n]> - T[n,2] T[n,3] T[n,3] T[n] T[3] .width=4 "
+     ".height=3 #2"},
     {"tacit", "GaussianSplat", 1,
      "T[n,3] T[n,3]> T[n,4] T[n]> T[n,1,3] T[20]> ?T[3] .width=5 .height=4"},
     {"", "StringConcat", 20, "string~ string~"},

@@ -72,8 +72,8 @@ tacit_status op_vjp_packed_matmul(op_diff *c)
     return c->status;
 }
 
-/* DequantMatMul with what was fused behind it: the bare product, which has the rule above, and plain
- * nodes. Nothing is given where there is nothing behind it. */
+/* DequantMatMul with what was fused behind it: the bare product, which has the rule above, and
+ * plain nodes. Nothing is given where there is nothing behind it. */
 tacit_status op_spell_dequant_matmul(op_diff *c, ir_value **out)
 {
     const ir_node *n = c->node;
@@ -84,8 +84,8 @@ tacit_status op_spell_dequant_matmul(op_diff *c, ir_value **out)
     TRY(op_activation_read(n, &act, c->err));
     if (!bias && !residual && alpha == 1 && act.kind == OP_ACT_NONE)
         return TACIT_OK;
-    ir_node *bare = op_spell_sibling(c, n->type, n->domain, n->n_inputs < 4 ? n->n_inputs : 4,
-                                     n->inputs, 1);
+    ir_node *bare =
+        op_spell_sibling(c, n->type, n->domain, n->n_inputs < 4 ? n->n_inputs : 4, n->inputs, 1);
     if (!bare)
         return c->status;
     static const char *const tail[] = {"alpha", "activation", "activation_last", "act_min",

@@ -231,7 +231,8 @@ static void bad_requests_are_named(void **state)
             TACIT_ERR_ARGUMENT, "'nobody' is not an input");
     refused("in %x : f64[2]\n%t = Exp(%x) @t\n%y = ReduceSum(%t) keepdims=0 @y\nout %y", "t", true,
             TACIT_ERR_ARGUMENT, "'t' is not an input");
-    refused("in %x : f64[4]\nconst %i : i64[] = [0]\n%s = SplitToSequence(%x) @parts\n%y = SequenceAt(%s, %i) @y\n"
+    refused("in %x : f64[4]\nconst %i : i64[] = [0]\n%s = SplitToSequence(%x) @parts\n%y = "
+            "SequenceAt(%s, %i) @y\n"
             "out %y",
             "x", false, TACIT_ERR_SHAPE, "no static shape");
 }
