@@ -98,6 +98,7 @@ typedef struct tacit_secure_peer {
     const char *certificates; /* folder with ca.pem and this party's .pem and .key */
     int timeout_ms;           /* of any wait; default 30000 */
     int accept_predictable;   /* run with keys that were dealt predictably */
+    const char *share;        /* this party's file of tacit_secure_share, with shared weights */
 } tacit_secure_peer;
 
 typedef struct tacit_secure_report {
@@ -120,6 +121,12 @@ TACIT_API TACIT_MUST_USE tacit_status
 tacit_secure_simulate(const tacit_secure *secure, const tacit_tensor *inputs, uint32_t n_inputs,
                       tacit_tensor *outputs, uint32_t n_outputs, uint64_t insecure_seed,
                       uint32_t run, tacit_error *err);
+/* Splits the weights of a model that was compiled with TACIT_WEIGHTS_SHARED into two files; neither
+ * tells anything by itself. With them both parties run from the public description alone. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_secure_share(const tacit_secure *secure,
+                                                         const char *server_share,
+                                                         const char *client_share,
+                                                         tacit_error *err);
 /* A test authority with certificates for both parties; days <= 0: expired ones. */
 TACIT_API TACIT_MUST_USE tacit_status tacit_secure_certificates(const char *folder, int days,
                                                                 tacit_error *err);

@@ -9,6 +9,7 @@
 #include "fss/rand.h"
 #include "secure/channel.h"
 #include "secure/keyfile.h"
+#include "secure/weights.h"
 
 /* ---- dealer ---- */
 
@@ -95,6 +96,10 @@ typedef struct session {
     unsigned party;
     key_reader key;
     channel line;
+    share_reader share;
+    weight_cache cache;
+    uint8_t tag[WEIGHT_TAG]; /* the server's name for its weights under this key's masks */
+    bool known;              /* the client has them already */
     uint32_t run;
     uint64_t start;
 } session;
@@ -102,7 +107,7 @@ typedef struct session {
 /* What both must agree on: graph, session, who is who, and the first run unused by both. */
 static tacit_status greet(session *x, tacit_error *err)
 {
-    uint8_t mine[64] = {0}, other[64];
+    uint8_t mine[64 + WEIGHT_TAG] = {0}, other[64 + WEIGHT_TAG];
     const key_header *h = &x->key.header;
     uint32_t next = key_next_run(&x->key);
     memcpy(mine, h->graph, 32);
@@ -112,6 +117,7 @@ static tacit_status greet(session *x, tacit_error *err)
         mine[52 + i] = (uint8_t)(next >> (8 * i));
         mine[56 + i] = (uint8_t)(h->runs >> (8 * i));
     }
+    memcpy(mine + 64, x->party == SEC_SERVER ? x->tag : x->cache.tag, WEIGHT_TAG);
     x->line.kind = FRAME_HELLO;
     TRY(channel_exchange(&x->line, mine, sizeof mine, other, sizeof other, err));
     x->line.kind = FRAME_DATA;
@@ -126,6 +132,11 @@ static tacit_status greet(session *x, tacit_error *err)
     for (int i = 0; i < 4; i++)
         theirs |= (uint32_t)other[52 + i] << (8 * i);
     x->run = next > theirs ? next : theirs;
+    static const uint8_t none[WEIGHT_TAG];
+    x->known =
+        memcmp(mine + 64, other + 64, WEIGHT_TAG) == 0 && memcmp(mine + 64, none, WEIGHT_TAG) != 0;
+    if (x->party == SEC_CLIENT)
+        memcpy(x->tag, other + 64, WEIGHT_TAG);
     return TACIT_OK;
 }
 
@@ -138,9 +149,17 @@ static tacit_status run_party(session *x, const ir_tensor *const *inputs, ir_ten
     TRY(key_take_run(&x->key, x->run, err));
     fss_party party;
     fss_party_init(&party, &p->suite, x->party, x->key.seed);
-    sec_link link = {key_reader_read, &x->key, channel_exchange, &x->line};
+    sec_link link = {.key_read = key_reader_read,
+                     .key_context = &x->key,
+                     .exchange = channel_exchange,
+                     .context = &x->line,
+                     .own_weight = x->share.file ? share_read : NULL,
+                     .own_context = &x->share};
     sec_weights weights = {0};
-    tacit_status status = sec_weights_exchange(p, &party, &link, &weights, err);
+    sec_link cached =
+        p->mode.weights == SEC_SERVER ? cache_link(&x->cache, &link, x->known, x->tag) : link;
+    tacit_status status = sec_weights_exchange(p, &party, &cached, &weights, err);
+    cache_close(&x->cache, status == TACIT_OK);
     x->start = clock_ns();
     if (status == TACIT_OK)
         status = sec_party_run(p, &party, x->run, &link, &weights, inputs, outputs, err);
@@ -193,6 +212,28 @@ static void finish(session *x, tacit_secure_report *report)
                                         .online_ns = x->start};
     channel_close(&x->line);
     key_reader_close(&x->key);
+    share_close(&x->share);
+    cache_close(&x->cache, false);
+}
+
+/* Masks of weights hide one set of weights, or one share of them, as long as the key lasts. */
+static tacit_status bind_weights(session *x, tacit_error *err)
+{
+    const sec_program *p = x->s->program;
+    const char *share = x->peer->share;
+    if (share) {
+        TRY(share_open(&x->share, p, x->party, share, err));
+        return key_bind_weights(&x->key, x->share.hash, x->tag, err);
+    }
+    if (p->mode.weights == SEC_PUBLIC || x->party == SEC_CLIENT)
+        return TACIT_OK;
+    if (!x->s->model)
+        return error_set(err, TACIT_ERR_ARGUMENT,
+                         "serving needs the model, or a share of its weights (--share), not just "
+                         "its public description");
+    uint8_t hash[32];
+    TRY(sec_weights_hash(p, hash, err));
+    return key_bind_weights(&x->key, hash, x->tag, err);
 }
 
 tacit_status tacit_secure_serve(const tacit_secure *s, const tacit_secure_peer *peer,
@@ -201,15 +242,8 @@ tacit_status tacit_secure_serve(const tacit_secure *s, const tacit_secure_peer *
     session x = {.s = s, .peer = peer, .party = SEC_SERVER, .line = {.fd = -1}};
     int listener = -1, fd = -1;
     tacit_status status = open_key(&x, err);
-    if (status == TACIT_OK && s->program->mode.weights != SEC_PUBLIC && !s->model)
-        status = error_set(err, TACIT_ERR_ARGUMENT,
-                           "serving needs the model, not its public description");
-    uint8_t hash[32];
-    if (status == TACIT_OK && s->program->mode.weights != SEC_PUBLIC) {
-        status = sec_weights_hash(s->program, hash, err);
-        if (status == TACIT_OK)
-            status = key_bind_weights(&x.key, hash, err);
-    }
+    if (status == TACIT_OK)
+        status = bind_weights(&x, err);
     if (status == TACIT_OK)
         status = channel_listen(peer->address, &listener, err);
     if (status == TACIT_OK)
@@ -278,6 +312,10 @@ tacit_status tacit_secure_query(const tacit_secure *s, const tacit_secure_peer *
     if (status == TACIT_OK)
         status = open_key(&x, err);
     if (status == TACIT_OK)
+        status = bind_weights(&x, err);
+    if (status == TACIT_OK && s->program->mode.weights == SEC_SERVER)
+        cache_find(&x.cache, s->program, peer->key);
+    if (status == TACIT_OK)
         status = channel_connect(peer->address, peer->timeout_ms > 0 ? peer->timeout_ms : 30000,
                                  &fd, err);
     if (status == TACIT_OK)
@@ -305,6 +343,16 @@ tacit_status tacit_secure_simulate(const tacit_secure *s, const tacit_tensor *in
                               (const ir_tensor *const *)t.in, t.out, err);
     tensors_free(&t);
     return status;
+}
+
+tacit_status tacit_secure_share(const tacit_secure *s, const char *server_share,
+                                const char *client_share, tacit_error *err)
+{
+    if (!server_share || !client_share)
+        return error_set(err, TACIT_ERR_ARGUMENT, "sharing weights needs two files to write");
+    if (!s->model)
+        return error_set(err, TACIT_ERR_ARGUMENT, "sharing weights needs the model");
+    return share_write(s->program, (const char *[]){server_share, client_share}, err);
 }
 
 tacit_status tacit_secure_certificates(const char *folder, int days, tacit_error *err)

@@ -196,6 +196,39 @@ static int sub_strip(int argc, char **argv)
     return code < 0 ? CLI_OK : code;
 }
 
+static int sub_share(int argc, char **argv)
+{
+    secure_how h = {.seed = 1};
+    const char *path = NULL, *out[2] = {NULL, NULL};
+    const cli_option options[] = {
+        SECURE_OPTIONS(&h),
+        {"--out-server", CLI_STRING, &out[0], "FILE", "the server's share; required"},
+        {"--out-client", CLI_STRING, &out[1], "FILE", "the client's share; required"}};
+    const cli_usage usage = {"secure share",
+                             "MODEL --weights shared --out-server FILE --out-client FILE",
+                             "Splits the weights into two files that tell nothing each; with them "
+                             "both parties need\nonly the public description (serve and query "
+                             "--share).",
+                             options,
+                             CLI_COUNT(options),
+                             1,
+                             1};
+    int code = cli_parse(&usage, argc, argv, &path, NULL);
+    if (code >= 0)
+        return code;
+    if (!out[0] || !out[1])
+        return cli_usage_error("secure share", "--out-server and --out-client are needed");
+    cli_job job = {0};
+    tacit_secure *s = NULL;
+    tacit_error err = {TACIT_OK, ""};
+    code = secure_open("secure share", path, &h, &job, &s);
+    if (code < 0 && tacit_secure_share(s, out[0], out[1], &err) != TACIT_OK)
+        code = cli_fail("secure share", "%s", err.message);
+    tacit_secure_free(s);
+    cli_job_close(&job);
+    return code < 0 ? CLI_OK : code;
+}
+
 static int sub_sim(int argc, char **argv)
 {
     secure_how h = {.seed = 1};
@@ -275,6 +308,7 @@ static int sub_deal(int argc, char **argv)
         {"--secret", CLI_STRING, &(p)->secret, "FILE", "what it is encrypted with (KEY.secret)"},  \
         {"--cert", CLI_STRING, &(p)->certificates, "DIR", "folder with certificates; required"},   \
         {"--timeout", CLI_INT, (timeout), "MS", "longest silence of the other party"},             \
+        {"--share", CLI_STRING, &(p)->share, "FILE", "this party's share of shared weights"},      \
     {                                                                                              \
         "--accept-predictable", CLI_FLAG, (predictable), NULL,                                     \
             "use keys dealt with --insecure-seed: they protect nothing"                            \
@@ -302,7 +336,8 @@ static int sub_serve(int argc, char **argv)
     };
     const cli_usage usage = {"secure serve",
                              "MODEL --key s.key --listen HOST:PORT --cert DIR [options]",
-                             "Answers private queries. Mode options must be those of strip.",
+                             "Answers private queries. Mode options must be those of strip. With "
+                             "--share the public\ndescription takes the model's place.",
                              options,
                              CLI_COUNT(options),
                              1,
@@ -314,10 +349,13 @@ static int sub_serve(int argc, char **argv)
     peer.accept_predictable = predictable;
     cli_job job = {0};
     tacit_secure *s = NULL;
-    code = secure_open("secure serve", path, &h, &job, &s);
+    tacit_error err = {TACIT_OK, ""};
+    if (!peer.share)
+        code = secure_open("secure serve", path, &h, &job, &s);
+    else if (tacit_secure_load(path, &s, &err) != TACIT_OK)
+        code = cli_fail("secure serve", "%s", err.message);
     for (int64_t i = 0; code < 0 && i < queries; i++) {
         tacit_secure_report report;
-        tacit_error err = {TACIT_OK, ""};
         if (tacit_secure_serve(s, &peer, &report, &err) != TACIT_OK)
             code = cli_fail("secure serve", "%s", err.message);
         else
@@ -445,6 +483,7 @@ static const struct {
 } subcommands[] = {
     {"plan", sub_plan, "what a private run costs"},
     {"strip", sub_strip, "the public part of a model"},
+    {"share", sub_share, "split the weights between both parties"},
     {"deal", sub_deal, "one-time keys for both parties"},
     {"serve", sub_serve, "answer private queries"},
     {"query", sub_query, "ask a server"},

@@ -20,6 +20,28 @@ static void own_masks(const fss_prf *seed, const sec_program *p, const sec_instr
         fss_prf_words(seed, id, INPUT_SLOT, 0, w->bits, out, w->count);
 }
 
+/* A shared weight is masked by both: words hold the server's mask and become the sum. */
+static tacit_status both_masks(deal_state *d, const sec_instr *in, tacit_error *err)
+{
+    const sec_program *p = d->s.p;
+    const sec_wire *wire = &p->wires.data[in->out[0]];
+    uint64_t *words = d->s.words[in->out[0]], *client = run_new(wire->count);
+    if (!client)
+        return error_memory(err, "masks of weights");
+    own_masks(&d->dealer->seed[SEC_CLIENT], p, in, run_id(p, in, d->run), client);
+    tacit_status status = TACIT_OK;
+    for (int b = 0; b < 2 && wire->share_bits && status == TACIT_OK; b++) {
+        uint64_t **share = d->s.share[b];
+        status = run_vector(&d->s, &share, in->out[0], err);
+        if (status == TACIT_OK)
+            memcpy(share[in->out[0]], b == SEC_SERVER ? words : client, wire->count * 8);
+    }
+    for (size_t i = 0; i < wire->count; i++)
+        words[i] = fss_low(words[i] + client[i], wire->bits);
+    run_release(client, wire->count);
+    return status;
+}
+
 static tacit_status deal_end(deal_state *d, const sec_instr *in, tacit_error *err)
 {
     const sec_program *p = d->s.p;
@@ -36,6 +58,8 @@ static tacit_status deal_end(deal_state *d, const sec_instr *in, tacit_error *er
         memset(words[w], 0, count * 8);
     else
         own_masks(&d->dealer->seed[owner], p, in, run_id(p, in, d->run), words[w]);
+    if (in->op == SEC_WEIGHT && in->owner == SEC_SHARED)
+        return both_masks(d, in, err);
     if (!p->wires.data[w].share_bits)
         return TACIT_OK;
     for (int b = 0; b < 2; b++) {

@@ -243,7 +243,8 @@ static void number(sec_builder *b)
         if (in->op == SEC_INPUT)
             p->wire_bytes[SEC_CLIENT] += fss_pack_bytes(w->bits, w->count);
         if (in->op == SEC_WEIGHT && in->owner != SEC_PUBLIC)
-            p->weight_bytes += fss_pack_bytes(w->bits, w->count);
+            p->weight_bytes +=
+                fss_pack_bytes(w->bits, w->count) * (in->owner == SEC_SHARED ? 2 : 1);
         for (unsigned s = 0; s < sec_steps(in); s++) {
             sec_opening o[2];
             unsigned n = sec_openings(p, in, s, o);

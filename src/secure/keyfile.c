@@ -403,7 +403,8 @@ tacit_status key_take_run(key_reader *r, uint32_t run, tacit_error *err)
     return TACIT_OK;
 }
 
-tacit_status key_bind_weights(const key_reader *r, const uint8_t hash[32], tacit_error *err)
+tacit_status key_bind_weights(const key_reader *r, const uint8_t hash[32], uint8_t tag[32],
+                              tacit_error *err)
 {
     char name[4200];
     uint8_t bound[32], salted[32];
@@ -412,6 +413,10 @@ tacit_status key_bind_weights(const key_reader *r, const uint8_t hash[32], tacit
     sha256_add(&s, r->secret, KEY_SECRET);
     sha256_add(&s, hash, 32);
     sha256_end(&s, salted);
+    sha256_init(&s);
+    sha256_add(&s, salted, 32);
+    sha256_add(&s, r->header.session, 16);
+    sha256_end(&s, tag);
     snprintf(name, sizeof name, "%s.weights", r->path);
     int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0) {

@@ -68,8 +68,10 @@ tacit_status key_take_run(key_reader *r, uint32_t run, tacit_error *err);
 tacit_status key_reader_read(void *reader, void *data, size_t size, tacit_error *err);
 
 /* Masks of weights last as long as the key file, so they must only ever hide one set of weights:
- * the first use writes the weights' hash beside the key, durably, and other weights are refused. */
-tacit_status key_bind_weights(const key_reader *r, const uint8_t hash[32], tacit_error *err);
+ * the first use writes the weights' hash beside the key, durably, and other weights are refused.
+ * `tag` names them to the other party, and tells it nothing about them. */
+tacit_status key_bind_weights(const key_reader *r, const uint8_t hash[32], uint8_t tag[32],
+                              tacit_error *err);
 
 /* The secret's file: PATH.secret unless said otherwise; made (mode 0600) where absent. */
 tacit_status key_secret(const char *path, const char *secret_path, bool make,

@@ -81,12 +81,13 @@ static tacit_status do_weight(party_state *s, const sec_instr *in, uint32_t at, 
     else if (server)
         clear[w] = s->weights->own[at];
     uint64_t *mask = NULL;
-    if (server && p->wires.data[w].share_bits && in->owner != SEC_PUBLIC) {
+    bool mine = server || in->owner == SEC_SHARED;
+    if (mine && p->wires.data[w].share_bits && in->owner != SEC_PUBLIC) {
         if (!(mask = run_new(count)))
             return error_memory(err, "masks of weights");
         fss_weight_mask(&s->party->seed, in->id, p->wires.data[w].bits, 0, mask, count);
     }
-    tacit_status status = own_share(s, w, server, mask, err);
+    tacit_status status = own_share(s, w, mine, mask, err);
     run_release(mask, count);
     return status;
 }
@@ -430,70 +431,5 @@ tacit_status sec_party_run(const sec_program *p, const fss_party *party, uint64_
         flight_free(p, &s.flights[i]);
     free(s.flights);
     run_free(&s.s);
-    return status;
-}
-
-/* ---- weights, once per session ---- */
-
-void sec_weights_free(const sec_program *p, sec_weights *w)
-{
-    for (uint32_t i = 0; i < p->instrs.count; i++) {
-        size_t count = p->instrs.data[i].n_out ? p->wires.data[p->instrs.data[i].out[0]].count : 0;
-        if (w->words)
-            run_release(w->words[i], count);
-        if (w->own)
-            run_release(w->own[i], count);
-    }
-    free(w->words);
-    free(w->own);
-    *w = (sec_weights){0};
-}
-
-static tacit_status one_weight(const sec_program *p, const fss_party *party, const sec_link *link,
-                               sec_weights *to, uint32_t i, tacit_error *err)
-{
-    const sec_instr *in = &p->instrs.data[i];
-    const sec_wire *w = &p->wires.data[in->out[0]];
-    size_t size = fss_pack_bytes(w->bits, w->count);
-    if (!(to->words[i] = run_new(w->count)))
-        return error_memory(err, "the weights");
-    if (in->owner == SEC_PUBLIC)
-        return sec_weight_words(p, in, to->words[i], err);
-    uint8_t *packed = malloc(size + 1);
-    if (!packed)
-        return error_memory(err, "the weights");
-    tacit_status status = TACIT_OK;
-    if (party->index == SEC_SERVER) {
-        if (!(to->own[i] = run_new(w->count)))
-            status = error_memory(err, "the weights");
-        if (status == TACIT_OK)
-            status = sec_weight_words(p, in, to->own[i], err);
-        if (status == TACIT_OK) {
-            fss_weight_mask(&party->seed, in->id, w->bits, 0, to->words[i], w->count);
-            for (size_t k = 0; k < w->count; k++)
-                to->words[i][k] = fss_low(to->words[i][k] + to->own[i][k], w->bits);
-            fss_pack(packed, w->bits, to->words[i], w->count);
-            status = link->exchange(link->context, packed, size, NULL, 0, err);
-        }
-    } else {
-        status = link->exchange(link->context, NULL, 0, packed, size, err);
-        if (status == TACIT_OK)
-            fss_unpack(to->words[i], w->bits, packed, w->count);
-    }
-    free(packed);
-    return status;
-}
-
-tacit_status sec_weights_exchange(const sec_program *p, const fss_party *party,
-                                  const sec_link *link, sec_weights *w, tacit_error *err)
-{
-    w->words = calloc(p->instrs.count + 1u, sizeof *w->words);
-    w->own = calloc(p->instrs.count + 1u, sizeof *w->own);
-    tacit_status status = w->words && w->own ? TACIT_OK : error_memory(err, "the weights");
-    for (uint32_t i = 0; i < p->instrs.count && status == TACIT_OK; i++)
-        if (p->instrs.data[i].op == SEC_WEIGHT)
-            status = one_weight(p, party, link, w, i, err);
-    if (status != TACIT_OK)
-        sec_weights_free(p, w);
     return status;
 }

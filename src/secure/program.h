@@ -210,6 +210,10 @@ typedef struct sec_link {
     tacit_status (*exchange)(void *context, const void *out, size_t out_size, void *in,
                              size_t in_size, tacit_error *err);
     void *context;
+    /* This party's part of a shared weight; NULL: the server has all of it, the client nothing. */
+    tacit_status (*own_weight)(void *own_context, const struct sec_program *p,
+                               const struct sec_instr *in, uint64_t *words, tacit_error *err);
+    void *own_context;
 } sec_link;
 /* One party's weights: W for the server, W^ for the client; made once per session. */
 typedef struct sec_weights {

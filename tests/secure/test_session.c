@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 #include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tacit/secure.h"
@@ -34,7 +36,7 @@ static void must(place *p, tacit_status status)
         fail_msg("%s", p->err.message);
 }
 
-static void place_make(place *p, int number)
+static void place_with(place *p, int number, const tacit_secure_options *options)
 {
     memset(p, 0, sizeof *p);
     snprintf(p->dir, sizeof p->dir, "/tmp/tacit-session-XXXXXX");
@@ -51,12 +53,17 @@ static void place_make(place *p, int number)
     fputs(text, f);
     fclose(f);
     must(p, tacit_model_load(path, NULL, &p->model, &p->err));
-    must(p, tacit_secure_compile(p->model, NULL, &p->owner, &p->err));
+    must(p, tacit_secure_compile(p->model, options, &p->owner, &p->err));
     must(p, tacit_secure_strip(p->owner, p->arch, &p->err));
     must(p, tacit_secure_load(p->arch, &p->other, &p->err));
-    tacit_secure_deal_options deal = {.runs = 2, .server_key = p->server, .client_key = p->client};
+    tacit_secure_deal_options deal = {.runs = 4, .server_key = p->server, .client_key = p->client};
     must(p, tacit_secure_deal(p->other, &deal, &p->err));
     must(p, tacit_secure_certificates(p->certs, 2, &p->err));
+}
+
+static void place_make(place *p, int number)
+{
+    place_with(p, number, NULL);
 }
 
 static void place_end(place *p)
@@ -71,7 +78,8 @@ static void place_end(place *p)
 
 typedef struct serving {
     place *p;
-    const char *certs;
+    const char *certs, *share[2];
+    tacit_secure_report report;
     tacit_status status;
     tacit_error err;
 } serving;
@@ -82,16 +90,20 @@ static void *serve(void *context)
     tacit_secure_peer peer = {.key = s->p->server,
                               .address = s->p->address,
                               .certificates = s->certs,
+                              .share = s->share[0],
                               .timeout_ms = 8000};
-    s->status = tacit_secure_serve(s->p->owner, &peer, NULL, &s->err);
+    s->status = tacit_secure_serve(s->share[0] ? s->p->other : s->p->owner, &peer, NULL, &s->err);
     return NULL;
 }
 
 /* One query against a server thread; both statuses come back. */
 static tacit_status ask(place *p, serving *s, const char *certs, float *x, float *y)
 {
-    tacit_secure_peer peer = {
-        .key = p->client, .address = p->address, .certificates = certs, .timeout_ms = 8000};
+    tacit_secure_peer peer = {.key = p->client,
+                              .address = p->address,
+                              .certificates = certs,
+                              .share = s->share[1],
+                              .timeout_ms = 8000};
     tacit_tensor in = {
         .name = "x", .dtype = TACIT_F32, .rank = 2, .dims = {1, 4}, .data = x, .bytes = 16};
     tacit_tensor out = {
@@ -100,7 +112,7 @@ static tacit_status ask(place *p, serving *s, const char *certs, float *x, float
     s->p = p;
     s->certs = s->certs ? s->certs : p->certs;
     assert_int_equal(pthread_create(&thread, NULL, serve, s), 0);
-    tacit_status status = tacit_secure_query(p->other, &peer, &in, 1, &out, 1, NULL, &p->err);
+    tacit_status status = tacit_secure_query(p->other, &peer, &in, 1, &out, 1, &s->report, &p->err);
     pthread_join(thread, NULL);
     return status;
 }
@@ -114,7 +126,7 @@ static void a_query_is_answered_and_keys_run_out(void **state)
     tacit_tensor in = {.dtype = TACIT_F32, .rank = 2, .dims = {1, 4}, .data = x, .bytes = 16};
     tacit_tensor out = {.dtype = TACIT_F32, .rank = 2, .dims = {1, 3}, .data = sim, .bytes = 12};
     must(&p, tacit_secure_simulate(p.owner, &in, 1, &out, 1, 0, 0, &p.err));
-    for (int run = 0; run < 2; run++) {
+    for (int run = 0; run < 4; run++) {
         serving s = {0};
         must(&p, ask(&p, &s, p.certs, x, y));
         assert_int_equal(s.status, TACIT_OK);
@@ -157,7 +169,7 @@ static void strangers_are_refused(void **state)
     assert_non_null(strstr(p.err.message, "expired"));
     assert_true(y[0] == 7 && y[1] == 7 && y[2] == 7);
     /* neither spent a run */
-    for (int run = 0; run < 2; run++) {
+    for (int run = 0; run < 4; run++) {
         s = (serving){0};
         must(&p, ask(&p, &s, p.certs, x, y));
     }
@@ -237,6 +249,79 @@ static void a_key_serves_one_set_of_weights(void **state)
     place_end(&p);
 }
 
+/* Weights are sent once per key; a damaged copy is as good as none. */
+static void weights_are_sent_once(void **state)
+{
+    (void)state;
+    place p;
+    place_make(&p, 6);
+    float x[4] = {0.5f, 0, 1, 0}, y[4][3];
+    uint64_t received[4];
+    char cache[128];
+    snprintf(cache, sizeof cache, "%s.cache", p.client);
+    for (int run = 0; run < 4; run++) {
+        serving s = {0};
+        must(&p, ask(&p, &s, p.certs, x, y[run]));
+        received[run] = s.report.received;
+        assert_memory_equal(y[run], y[0], sizeof y[0]);
+        assert_int_equal(access(cache, F_OK), 0);
+        if (run != 1)
+            continue;
+        FILE *f = fopen(cache, "r+b");
+        assert_int_equal(fseek(f, -12, SEEK_END), 0);
+        int byte = fgetc(f);
+        assert_int_equal(fseek(f, -12, SEEK_END), 0);
+        fputc(byte ^ 1, f);
+        fclose(f);
+    }
+    assert_true(received[1] < received[0]);
+    assert_int_equal(received[2], received[0]);
+    assert_int_equal(received[3], received[1]);
+    place_end(&p);
+}
+
+/* Both parties from the public description and a share each; nobody has the model any more. */
+static void weights_shared_by_both(void **state)
+{
+    (void)state;
+    place p;
+    tacit_secure_options o = {.weights = TACIT_WEIGHTS_SHARED};
+    place_with(&p, 7, &o);
+    char share[2][96];
+    snprintf(share[0], sizeof share[0], "%s/a.share", p.dir);
+    snprintf(share[1], sizeof share[1], "%s/b.share", p.dir);
+    must(&p, tacit_secure_share(p.owner, share[0], share[1], &p.err));
+    float x[4] = {0.5f, -1.25f, 2.0f, 0.75f}, y[3], sim[3];
+    tacit_tensor in = {.dtype = TACIT_F32, .rank = 2, .dims = {1, 4}, .data = x, .bytes = 16};
+    tacit_tensor out = {.dtype = TACIT_F32, .rank = 2, .dims = {1, 3}, .data = sim, .bytes = 12};
+    must(&p, tacit_secure_simulate(p.owner, &in, 1, &out, 1, 0, 0, &p.err));
+    serving s = {.share = {share[0], share[1]}};
+    must(&p, ask(&p, &s, p.certs, x, y));
+    assert_int_equal(s.status, TACIT_OK);
+    assert_memory_equal(y, sim, sizeof y);
+    tacit_secure_peer peer = {
+        .key = p.client, .address = p.address, .certificates = p.certs, .share = share[0]};
+    assert_int_equal(tacit_secure_query(p.other, &peer, &in, 1, &out, 1, NULL, &p.err),
+                     TACIT_ERR_SECURITY);
+    assert_non_null(strstr(p.err.message, "other party"));
+    /* other shares of the same weights would tell the difference of the masks' contents */
+    must(&p, tacit_secure_share(p.owner, share[0], share[1], &p.err));
+    peer.share = share[1];
+    assert_int_equal(tacit_secure_query(p.other, &peer, &in, 1, &out, 1, NULL, &p.err),
+                     TACIT_ERR_SECURITY);
+    FILE *f = fopen(share[1], "r+b");
+    fseek(f, -40, SEEK_END);
+    fputc(0x5a, f);
+    fclose(f);
+    assert_int_equal(tacit_secure_query(p.other, &peer, &in, 1, &out, 1, NULL, &p.err),
+                     TACIT_ERR_SECURITY);
+    tacit_secure *owned = NULL;
+    must(&p, tacit_secure_compile(p.model, NULL, &owned, &p.err));
+    assert_int_equal(tacit_secure_share(owned, share[0], share[1], &p.err), TACIT_ERR_ARGUMENT);
+    tacit_secure_free(owned);
+    place_end(&p);
+}
+
 /* A disk that is full leaves no half key. */
 static void dealing_is_whole_or_not_at_all(void **state)
 {
@@ -249,6 +334,21 @@ static void dealing_is_whole_or_not_at_all(void **state)
         .server_key = key, .client_key = "/dev/full/c.key", .client_secret = NULL};
     assert_int_not_equal(tacit_secure_deal(p.other, &deal, &p.err), TACIT_OK);
     assert_int_not_equal(access(key, F_OK), 0);
+    /* no room for the bytes of a key: files may grow to 200 bytes */
+    char other[128];
+    snprintf(other, sizeof other, "%s/other.key", p.dir);
+    deal.client_key = other;
+    struct rlimit before, tiny;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    tiny = (struct rlimit){200, before.rlim_max};
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &tiny), 0);
+    tacit_status status = tacit_secure_deal(p.other, &deal, &p.err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, handler);
+    assert_int_equal(status, TACIT_ERR_IO);
+    assert_int_not_equal(access(key, F_OK), 0);
+    assert_int_not_equal(access(other, F_OK), 0);
     place_end(&p);
 }
 
@@ -260,6 +360,8 @@ int main(void)
         cmocka_unit_test(strangers_are_refused),
         cmocka_unit_test(bad_inputs_spend_nothing),
         cmocka_unit_test(a_key_serves_one_set_of_weights),
+        cmocka_unit_test(weights_are_sent_once),
+        cmocka_unit_test(weights_shared_by_both),
         cmocka_unit_test(dealing_is_whole_or_not_at_all),
     };
 #ifndef TACIT_HAVE_OPENSSL

@@ -234,7 +234,8 @@ static inline tacit_status swap_bytes(void *context, const void *out, size_t out
 static inline void *run_side(void *context)
 {
     side *s = context;
-    sec_link link = {key_take, s->key, swap_bytes, s};
+    sec_link link = {
+        .key_read = key_take, .key_context = s->key, .exchange = swap_bytes, .context = s};
     sec_weights weights = {0};
     s->status = sec_weights_exchange(s->w->p, &s->party, &link, &weights, &s->err);
     if (s->status == TACIT_OK)
