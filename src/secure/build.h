@@ -125,6 +125,8 @@ sec_softmax sb_softmax(sec_builder *b, const sec_tensor *s, size_t rows, const u
 /* The rule of a node, or NULL. */
 op_secure_fn *sec_rule(const ir_node *node);
 tacit_status sec_finish(sec_builder *b);
+/* Gates beyond the budget of a batch become several. */
+void sec_split(sec_builder *b);
 /* Forms of comparison and rounds of all instructions. */
 void sec_schedule(sec_builder *b);
 

@@ -255,6 +255,29 @@ static void number(sec_builder *b)
     }
 }
 
+/* The largest batch, and the round that needs most key at a time. */
+static void measure(sec_builder *b)
+{
+    sec_program *p = b->p;
+    uint64_t *round = sb_alloc(b, 2 * ((size_t)p->rounds + 1), sizeof *round);
+    for (uint32_t i = 0; i < p->instrs.count && round; i++) {
+        const sec_instr *in = &p->instrs.data[i];
+        if (in->op != SEC_GATE || in->gate.kind == FSS_SHARE)
+            continue;
+        for (unsigned party = 0; party < 2; party++) {
+            uint64_t key = sec_key_bytes(p, in, party);
+            p->batch_bytes = key > p->batch_bytes ? key : p->batch_bytes;
+            for (uint32_t r = in->start; r < in->start + sec_steps(in); r++) {
+                uint64_t *sum = &round[2 * r + party];
+                *sum += key;
+                p->round_bytes = *sum > p->round_bytes ? *sum : p->round_bytes;
+            }
+        }
+        if (sec_key_bytes(p, in, 0) + sec_key_bytes(p, in, 1) && in->gate.count > p->batch_jobs)
+            p->batch_jobs = in->gate.count;
+    }
+}
+
 tacit_status sec_finish(sec_builder *b)
 {
     sec_program *p = b->p;
@@ -270,5 +293,6 @@ tacit_status sec_finish(sec_builder *b)
     TRY(b->status);
     sort_by_round(b);
     number(b);
-    return TACIT_OK;
+    measure(b);
+    return b->status;
 }

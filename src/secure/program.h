@@ -21,6 +21,8 @@
 
 enum { SEC_SERVER = 0, SEC_CLIENT = 1, SEC_SHARED = -1, SEC_PUBLIC = -2 };
 enum { SEC_MAX_IN = 4, SEC_NONE = UINT32_MAX };
+/* What one gate may have: key bytes of either party, and elements. Larger ones are split. */
+enum { SEC_BATCH_BYTES = 32 << 20, SEC_BATCH_JOBS = 1 << 18 };
 
 typedef uint32_t sec_wire_id;
 
@@ -130,9 +132,11 @@ typedef struct sec_program {
     uint64_t ids;       /* used by one run */
     uint64_t weight_ids;
     uint32_t rounds, blocks;
-    uint64_t key_bytes[2];  /* of one run */
-    uint64_t wire_bytes[2]; /* sent by each party in one run */
-    uint64_t weight_bytes;  /* sent by the server once per session */
+    uint64_t batch_bytes, batch_jobs; /* of the largest batch */
+    uint64_t round_bytes;             /* key bytes of the fullest round, of either party */
+    uint64_t key_bytes[2];            /* of one run */
+    uint64_t wire_bytes[2];           /* sent by each party in one run */
+    uint64_t weight_bytes;            /* sent by the server once per session */
     const ir_graph *graph;
 } sec_program;
 
@@ -181,6 +185,7 @@ typedef struct sec_options {
     uint32_t n_facts;
     const double *calibration; /* by value id: largest |x| seen; 0: unknown */
     uint32_t n_calibration;
+    uint64_t batch_bytes, batch_jobs; /* 0: the usual budget; other ones are for tests */
 } sec_options;
 tacit_status sec_compile(const ir_graph *graph, const sec_options *options,
                          const tacit_allocator *allocator, sec_program **out, tacit_error *err);

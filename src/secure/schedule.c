@@ -214,5 +214,8 @@ void sec_schedule(sec_builder *b)
     place(b);
     if (how == SEC_AUTO)
         shorten(b);
+    if (b->status == TACIT_OK)
+        sec_split(b);
     balance(b);
+    place(b);
 }

@@ -80,6 +80,31 @@ static void encoder_with_secret_mask(void **state)
     }
 }
 
+/* The same numbers whatever the budget of a batch is, and the budget is kept. */
+static void batches_within_budget(void **state)
+{
+    (void)state;
+    world w;
+    world_graph(&w, llama, 21, 0.6);
+    sec_options o = {.mode = world_mode(), .batch_jobs = 32, .batch_bytes = 1 << 20};
+    assert_int_equal(sec_compile(w.graph, &o, NULL, &w.p, &w.err), TACIT_OK);
+    assert_int_equal(w.p->batch_jobs, 32);
+    uint32_t rounds = w.p->rounds;
+    world_inputs(&w, 9);
+    world_check(&w, 2, 0.03);
+    sec_program_free(w.p);
+    o.batch_jobs = 0;
+    o.batch_bytes = 3000;
+    assert_int_equal(sec_compile(w.graph, &o, NULL, &w.p, &w.err), TACIT_OK);
+    world_check(&w, 3, 0.03);
+    assert_int_equal(w.p->rounds, rounds);
+    sec_program_free(w.p);
+    assert_int_equal(world_compile(&w, world_mode()), TACIT_OK);
+    assert_true(w.p->batch_jobs > 32);
+    assert_int_equal(w.p->rounds, rounds);
+    world_end(&w);
+}
+
 static void decoder_with_grouped_heads(void **state)
 {
     (void)state;
@@ -111,6 +136,7 @@ int main(void)
         cmocka_unit_test(functions_of_one_tensor),
         cmocka_unit_test(encoder_with_secret_mask),
         cmocka_unit_test(decoder_with_grouped_heads),
+        cmocka_unit_test(batches_within_budget),
     };
     return cmocka_run_group_tests_name("secure.transformer", tests, NULL, NULL);
 }
