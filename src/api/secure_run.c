@@ -153,6 +153,9 @@ static tacit_status run_party(session *x, const ir_tensor *const *inputs, ir_ten
                      .key_context = &x->key,
                      .exchange = channel_exchange,
                      .context = &x->line,
+                     .begin = channel_begin,
+                     .push = channel_push,
+                     .end = channel_end,
                      .own_weight = x->share.file ? share_read : NULL,
                      .own_context = &x->share};
     sec_weights weights = {0};

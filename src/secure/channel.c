@@ -45,13 +45,6 @@ tacit_status frame_read(const uint8_t in[FRAME_HEADER], frame *f, tacit_error *e
 
 /* ---- one exchange ---- */
 
-typedef struct transfer {
-    uint8_t out_header[FRAME_HEADER], in_header[FRAME_HEADER];
-    const uint8_t *out;
-    uint8_t *in;
-    size_t out_at, out_end, in_at, in_end; /* headers included */
-} transfer;
-
 /* Bytes moved, 0: would block, -1: the peer is gone. */
 static ssize_t move(channel *c, bool sending, void *data, size_t size)
 {
@@ -68,7 +61,7 @@ static ssize_t push(channel *c, transfer *t)
 {
     bool header = t->out_at < FRAME_HEADER;
     const uint8_t *from = header ? t->out_header + t->out_at : t->out + t->out_at - FRAME_HEADER;
-    size_t size = (header ? FRAME_HEADER : t->out_end) - t->out_at;
+    size_t size = (header ? FRAME_HEADER : t->out_ready) - t->out_at;
     ssize_t n = move(c, true, (void *)from, size);
     if (n > 0)
         t->out_at += (size_t)n;
@@ -125,28 +118,40 @@ static tacit_status gone(tacit_error *err)
     return error_set(err, TACIT_ERR_PEER, "the other party is gone");
 }
 
+static tacit_status check_once(channel *c, transfer *t, tacit_error *err)
+{
+    if (t->checked || t->in_at < FRAME_HEADER)
+        return TACIT_OK;
+    TRY(check_header(c, t, err));
+    t->checked = true;
+    return TACIT_OK;
+}
+
+/* Moves what can be moved now; *moved tells whether anything was. */
+static tacit_status move_some(channel *c, transfer *t, bool *moved, tacit_error *err)
+{
+    ssize_t sent = 0, got = 0;
+    if (t->in_at < t->in_end && (got = pull(c, t)) < 0)
+        return gone(err);
+    TRY(check_once(c, t, err));
+    if (t->out_at < t->out_ready && (sent = push(c, t)) < 0) {
+        /* what the peer said before it went away is the better message */
+        while (!t->checked && pull(c, t) > 0)
+            TRY(check_once(c, t, err));
+        return gone(err);
+    }
+    *moved = sent > 0 || got > 0;
+    return TACIT_OK;
+}
+
 static tacit_status run_transfer(channel *c, transfer *t, tacit_error *err)
 {
     uint64_t limit = (uint64_t)c->timeout_ms * 1000000, deadline = clock_ns() + limit;
-    bool checked = t->in_end == 0;
+    t->out_ready = t->out_end;
     while (t->out_at < t->out_end || t->in_at < t->in_end) {
-        ssize_t sent = 0, got = 0;
-        if (t->in_at < t->in_end && (got = pull(c, t)) < 0)
-            return gone(err);
-        if (!checked && t->in_at >= FRAME_HEADER) {
-            TRY(check_header(c, t, err));
-            checked = true;
-        }
-        if (t->out_at < t->out_end && (sent = push(c, t)) < 0) {
-            /* what the peer said before it went away is the better message */
-            while (!checked && pull(c, t) > 0)
-                if (t->in_at >= FRAME_HEADER) {
-                    TRY(check_header(c, t, err));
-                    checked = true;
-                }
-            return gone(err);
-        }
-        if (sent > 0 || got > 0)
+        bool moved;
+        TRY(move_some(c, t, &moved, err));
+        if (moved)
             deadline = clock_ns() + limit;
         else
             TRY(wait_ready(c, t, deadline, err));
@@ -154,29 +159,56 @@ static tacit_status run_transfer(channel *c, transfer *t, tacit_error *err)
     return TACIT_OK;
 }
 
+tacit_status channel_begin(void *context, const void *out, size_t out_size, void *in,
+                           size_t in_size, tacit_error *err)
+{
+    channel *c = context;
+    transfer *t = &c->now;
+    (void)err;
+    *t = (transfer){.out = out, .in = in, .checked = in_size == 0};
+    if (out) {
+        frame_write(&(frame){c->kind, c->sent_frames++, out_size}, t->out_header);
+        t->out_end = FRAME_HEADER + out_size;
+    }
+    if (in_size)
+        t->in_end = FRAME_HEADER + in_size;
+    return TACIT_OK;
+}
+
+tacit_status channel_push(void *context, size_t ready, tacit_error *err)
+{
+    channel *c = context;
+    transfer *t = &c->now;
+    bool moved = true;
+    t->out_ready = t->out_end && ready ? FRAME_HEADER + ready : 0;
+    while (moved && (t->out_at < t->out_ready || t->in_at < t->in_end))
+        TRY(move_some(c, t, &moved, err));
+    return TACIT_OK;
+}
+
+tacit_status channel_end(void *context, tacit_error *err)
+{
+    channel *c = context;
+    transfer *t = &c->now;
+    TRY(run_transfer(c, t, err));
+    c->received_frames += t->in_end > 0;
+    c->sent += t->out_end;
+    c->received += t->in_end;
+    return TACIT_OK;
+}
+
 tacit_status channel_exchange(void *context, const void *out, size_t out_size, void *in,
                               size_t in_size, tacit_error *err)
 {
-    channel *c = context;
-    transfer t = {.out = out, .in = in};
-    if (out) {
-        frame_write(&(frame){c->kind, c->sent_frames++, out_size}, t.out_header);
-        t.out_end = FRAME_HEADER + out_size;
-    }
-    if (in_size)
-        t.in_end = FRAME_HEADER + in_size;
-    TRY(run_transfer(c, &t, err));
-    c->received_frames += in_size > 0;
-    c->sent += t.out_end;
-    c->received += t.in_end;
-    return TACIT_OK;
+    TRY(channel_begin(context, out, out_size, in, in_size, err));
+    return channel_end(context, err);
 }
 
 void channel_abort(channel *c, tacit_status why)
 {
-    transfer t = {.out = t.out_header};
-    if (c->fd < 0)
-        return;
+    transfer t = {.out = t.out_header, .checked = true};
+    if (c->fd < 0 || (c->now.out_at > 0 && c->now.out_at < c->now.out_end))
+        return; /* inside a frame it would be read as data: the closed line says enough */
     frame_write(&(frame){FRAME_ABORT, (uint32_t)why, 0}, t.out_header);
     t.out_end = FRAME_HEADER;
     c->timeout_ms = c->timeout_ms < 1000 ? c->timeout_ms : 1000;

@@ -18,6 +18,15 @@ typedef struct frame {
 void frame_write(const frame *f, uint8_t out[FRAME_HEADER]);
 tacit_status frame_read(const uint8_t in[FRAME_HEADER], frame *f, tacit_error *err);
 
+/* A message under way in both directions. */
+typedef struct transfer {
+    uint8_t out_header[FRAME_HEADER], in_header[FRAME_HEADER];
+    const uint8_t *out;
+    uint8_t *in;
+    size_t out_at, out_ready, out_end, in_at, in_end; /* headers included */
+    bool checked;                                     /* the incoming header */
+} transfer;
+
 typedef struct channel {
     int fd;
     void *tls;     /* SSL *, or NULL on a plain line (tests) */
@@ -26,6 +35,7 @@ typedef struct channel {
     uint32_t sent_frames, received_frames;
     uint64_t sent, received;
     frame_kind kind; /* of the frames exchanged now */
+    transfer now;
 } channel;
 
 /* A plain line over a connected socket. */
@@ -37,6 +47,13 @@ void channel_close(channel *c);
 /* Sends out (when not NULL) and receives in_size bytes (when not 0), both at once. */
 tacit_status channel_exchange(void *channel, const void *out, size_t out_size, void *in,
                               size_t in_size, tacit_error *err);
+/* The same in parts, so that sending overlaps with the making of what is sent: begin; push as often
+ * as more of `out` is final (sends and receives what goes without waiting); end waits for the
+ * rest. */
+tacit_status channel_begin(void *channel, const void *out, size_t out_size, void *in,
+                           size_t in_size, tacit_error *err);
+tacit_status channel_push(void *channel, size_t ready, tacit_error *err);
+tacit_status channel_end(void *channel, tacit_error *err);
 /* Tells the peer that this side gives up; best effort. */
 void channel_abort(channel *c, tacit_status why);
 

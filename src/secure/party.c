@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One party's walk: in every round all local work and one step of every gate in flight, then one
- * exchange that opens everything the round produced. Both parties know the exact size of every
- * message beforehand. */
+ * One party's walk: in every round all local work and one step of every gate in flight, and one
+ * message that opens everything the round produced. Both parties know the exact size of every
+ * message beforehand, so it is sent tile by tile while the next tile is computed. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "secure/run.h"
 
-enum { INPUT_SLOT = 3, PRODUCT_SLOT = 5 };
+enum { INPUT_SLOT = 3, PRODUCT_SLOT = 5, SEND_TILE = 1 << 13 };
 
 /* A joint instruction between its first and its last step. */
 typedef struct flight {
@@ -29,7 +29,19 @@ typedef struct party_state {
     flight *flights;
     uint32_t n_flights;
     uint32_t at; /* next instruction */
+    /* the round's message: what is sent, how much of it is final, what comes back */
+    uint8_t *mine, *other;
+    size_t size, ready;
 } party_state;
+
+/* The next words of the message are final; sends what goes without waiting. */
+static tacit_status ship(party_state *s, const uint64_t *words, unsigned bits, size_t count,
+                         tacit_error *err)
+{
+    fss_pack(s->mine + s->ready, bits, words, count);
+    s->ready += fss_pack_bytes(bits, count);
+    return s->link->push ? s->link->push(s->link->context, s->ready, err) : TACIT_OK;
+}
 
 static void flight_free(const sec_program *p, flight *f)
 {
@@ -142,7 +154,14 @@ static tacit_status do_local(party_state *s, const sec_instr *in, tacit_error *e
 
 /* ---- steps ---- */
 
-static tacit_status step_gate(party_state *s, flight *f, uint64_t *const out[2], tacit_error *err)
+/* Only one row of words comes out, so tiles can be sent as they are made. */
+static bool by_tiles(const sec_instr *in, const sec_opening *o, unsigned n)
+{
+    return in->op == SEC_GATE && n == 1 && o->count == in->gate.count && !in->keep && !in->keep_sum;
+}
+
+static tacit_status step_gate(party_state *s, flight *f, uint64_t *const out[2], unsigned bits,
+                              bool tiles, tacit_error *err)
 {
     const sec_instr *in = f->in;
     fss_gate g = run_gate(s->s.p, in, s->run);
@@ -155,8 +174,13 @@ static tacit_status step_gate(party_state *s, flight *f, uint64_t *const out[2],
             io.mask_share[k] = s->s.share[s->party->index][in->in[k]];
         status = io.in[k] ? TACIT_OK : error_memory(err, "a gate");
     }
-    if (status == TACIT_OK)
-        fss_gate_step(s->party, &g, &in->info, f->step, &io, 0, g.count);
+    size_t per = tiles ? SEND_TILE : g.count;
+    for (size_t at = 0; at < g.count && status == TACIT_OK; at += per) {
+        size_t end = g.count - at < per ? g.count : at + per;
+        fss_gate_step(s->party, &g, &in->info, f->step, &io, at, end);
+        if (tiles)
+            status = ship(s, out[0] + at, bits, end - at, err);
+    }
     for (uint32_t k = 0; k < in->n_in; k++)
         run_release(copy[k], g.count);
     return status;
@@ -207,7 +231,7 @@ static tacit_status step_product(party_state *s, const sec_instr *in, uint64_t *
     return TACIT_OK;
 }
 
-/* Run the flight's current step; its shares are then in f->open. */
+/* Run the flight's current step and ship its shares; they are then in f->open. */
 static tacit_status step(party_state *s, flight *f, tacit_error *err)
 {
     const sec_program *p = s->s.p;
@@ -215,6 +239,7 @@ static tacit_status step(party_state *s, flight *f, tacit_error *err)
     sec_opening o[2];
     unsigned n = sec_openings(p, in, f->step, o);
     bool last = f->step + 1 == sec_steps(in), keep = last && (in->keep || in->keep_sum);
+    bool tiles = by_tiles(in, o, n);
     size_t full = in->op == SEC_GATE      ? in->info.out[0].rows * in->gate.count
                   : in->op == SEC_PRODUCT ? p->wires.data[in->in[0]].count
                                           : in->batch * in->m * in->n;
@@ -227,9 +252,12 @@ static tacit_status step(party_state *s, flight *f, tacit_error *err)
         status = error_memory(err, "an opening");
     uint64_t *to[2] = {keep ? whole : out[0], out[1]};
     if (status == TACIT_OK)
-        status = in->op == SEC_GATE ? step_gate(s, f, to, err) : step_product(s, in, to[0], err);
+        status = in->op == SEC_GATE ? step_gate(s, f, to, o[0].bits, tiles, err)
+                                    : step_product(s, in, to[0], err);
     if (status == TACIT_OK && keep)
         sec_keep(in, o[0].bits, whole, out[0]);
+    for (unsigned v = 0; v < n && status == TACIT_OK && !tiles; v++)
+        status = ship(s, out[v], o[v].bits, o[v].count, err);
     run_release(whole, full);
     if (f->step) {
         sec_opening old[2];
@@ -343,35 +371,52 @@ static tacit_status begin(party_state *s, const sec_instr *in, tacit_error *err)
     return status;
 }
 
-static tacit_status open_all(party_state *s, tacit_error *err)
+static size_t message_size(const party_state *s)
 {
-    const sec_program *p = s->s.p;
     sec_opening o[2];
     size_t size = 0;
     for (uint32_t i = 0; i < s->n_flights; i++)
-        for (unsigned v = 0, n = sec_openings(p, s->flights[i].in, s->flights[i].step, o); v < n;
-             v++)
+        for (unsigned v = 0, n = sec_openings(s->s.p, s->flights[i].in, s->flights[i].step, o);
+             v < n; v++)
             size += fss_pack_bytes(o[v].bits, o[v].count);
-    if (!size)
-        return TACIT_OK;
-    uint8_t *mine = malloc(size), *other = malloc(size), *m = mine, *q = other;
-    tacit_status status = mine && other ? TACIT_OK : error_memory(err, "an exchange");
-    for (uint32_t i = 0; i < s->n_flights && status == TACIT_OK; i++)
-        for (unsigned v = 0, n = sec_openings(p, s->flights[i].in, s->flights[i].step, o); v < n;
-             v++) {
-            fss_pack(m, o[v].bits, s->flights[i].open[v], o[v].count);
-            m += fss_pack_bytes(o[v].bits, o[v].count);
-        }
-    if (status == TACIT_OK)
-        status = s->link->exchange(s->link->context, mine, size, other, size, err);
-    for (uint32_t i = 0; i < s->n_flights && status == TACIT_OK; i++)
-        for (unsigned v = 0, n = sec_openings(p, s->flights[i].in, s->flights[i].step, o); v < n;
-             v++) {
+    return size;
+}
+
+static void add_shares(party_state *s)
+{
+    sec_opening o[2];
+    const uint8_t *q = s->other;
+    for (uint32_t i = 0; i < s->n_flights; i++)
+        for (unsigned v = 0, n = sec_openings(s->s.p, s->flights[i].in, s->flights[i].step, o);
+             v < n; v++) {
             fss_unpack_add(s->flights[i].open[v], o[v].bits, q, o[v].count);
             q += fss_pack_bytes(o[v].bits, o[v].count);
         }
-    free(mine);
-    free(other);
+}
+
+/* One step of everything in flight, and its opening. */
+static tacit_status open_all(party_state *s, tacit_error *err)
+{
+    const sec_link *l = s->link;
+    s->ready = 0;
+    s->size = message_size(s);
+    if (!s->size)
+        return TACIT_OK;
+    s->mine = malloc(s->size);
+    s->other = malloc(s->size);
+    tacit_status status = s->mine && s->other ? TACIT_OK : error_memory(err, "an exchange");
+    if (status == TACIT_OK && l->begin)
+        status = l->begin(l->context, s->mine, s->size, s->other, s->size, err);
+    for (uint32_t i = 0; i < s->n_flights && status == TACIT_OK; i++)
+        status = step(s, &s->flights[i], err);
+    if (status == TACIT_OK)
+        status = l->begin ? l->end(l->context, err)
+                          : l->exchange(l->context, s->mine, s->size, s->other, s->size, err);
+    if (status == TACIT_OK)
+        add_shares(s);
+    free(s->mine);
+    free(s->other);
+    s->mine = s->other = NULL;
     return status;
 }
 
@@ -404,8 +449,6 @@ static tacit_status rounds(party_state *s, tacit_error *err)
     for (uint32_t r = 0; r <= p->rounds; r++) {
         for (; s->at < p->instrs.count && p->instrs.data[s->at].start == r; s->at++)
             TRY(begin(s, &p->instrs.data[s->at], err));
-        for (uint32_t i = 0; i < s->n_flights; i++)
-            TRY(step(s, &s->flights[i], err));
         TRY(open_all(s, err));
         advance(s);
     }

@@ -215,6 +215,11 @@ typedef struct sec_link {
     tacit_status (*exchange)(void *context, const void *out, size_t out_size, void *in,
                              size_t in_size, tacit_error *err);
     void *context;
+    /* The same in parts, or NULL: `begin` one, `push` whenever more of `out` is final, `end` it. */
+    tacit_status (*begin)(void *context, const void *out, size_t out_size, void *in, size_t in_size,
+                          tacit_error *err);
+    tacit_status (*push)(void *context, size_t ready, tacit_error *err);
+    tacit_status (*end)(void *context, tacit_error *err);
     /* This party's part of a shared weight; NULL: the server has all of it, the client nothing. */
     tacit_status (*own_weight)(void *own_context, const struct sec_program *p,
                                const struct sec_instr *in, uint64_t *words, tacit_error *err);
