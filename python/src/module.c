@@ -171,7 +171,9 @@ PyObject *py_port(const tacit_port *port)
     }
     if (!dims)
         return NULL;
-    return Py_BuildValue("(ssN)", port->name, tacit_dtype_text(port->dtype), dims);
+    static const char *const kinds[] = {"tensor", "sequence", "optional", "map"};
+    return Py_BuildValue("(ssNs)", port->name, tacit_dtype_text(port->dtype), dims,
+                         kinds[port->kind]);
 }
 
 /* --- the module ------------------------------------------------------------------------------- */

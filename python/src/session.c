@@ -17,8 +17,7 @@ typedef struct lane {
     unsigned long forks; /* of the process that made it */
     py_array *in, *out;  /* arrays of the call under way */
     PyObject **results;
-    PyObject **texts; /* bytes objects behind string inputs */
-    tacit_string **strings;
+    PyObject **keep; /* lists of what stands behind converted inputs */
     tacit_tensor *tensors_in, *tensors_out;
     uint32_t given; /* inputs so far */
 } lane;
@@ -43,8 +42,7 @@ static void lane_free(lane *l)
     PyMem_Free(l->in);
     PyMem_Free(l->out);
     PyMem_Free(l->results);
-    PyMem_Free(l->texts);
-    PyMem_Free(l->strings);
+    PyMem_Free(l->keep);
     PyMem_Free(l->tensors_in);
     PyMem_Free(l->tensors_out);
     PyMem_Free(l);
@@ -60,13 +58,12 @@ static lane *lane_new(py_session *self)
     l->in = PyMem_Calloc(n, sizeof *l->in);
     l->out = PyMem_Calloc(m, sizeof *l->out);
     l->results = PyMem_Calloc(m, sizeof(PyObject *));
-    l->texts = PyMem_Calloc(n, sizeof(PyObject *));
-    l->strings = PyMem_Calloc(n, sizeof *l->strings);
+    l->keep = PyMem_Calloc(n, sizeof(PyObject *));
     l->tensors_in = PyMem_Calloc(n, sizeof *l->tensors_in);
     l->tensors_out = PyMem_Calloc(m, sizeof *l->tensors_out);
     tacit_error err = {0};
     tacit_status status = TACIT_ERR_MEMORY;
-    if (l->in && l->out && l->results && l->texts && l->strings && l->tensors_in && l->tensors_out)
+    if (l->in && l->out && l->results && l->keep && l->tensors_in && l->tensors_out)
         status = tacit_session_create(((py_program *)self->program)->program, &l->session, &err);
     if (status != TACIT_OK) {
         lane_free(l);
@@ -100,9 +97,7 @@ static void lane_give(py_session *self, lane *l)
 {
     for (uint32_t i = 0; i < self->n_inputs; i++) {
         py_array_release(&l->in[i]);
-        Py_CLEAR(l->texts[i]);
-        PyMem_Free(l->strings[i]);
-        l->strings[i] = NULL;
+        Py_CLEAR(l->keep[i]);
     }
     for (uint32_t i = 0; i < self->n_outputs; i++) {
         py_array_release(&l->out[i]);
@@ -113,92 +108,24 @@ static void lane_give(py_session *self, lane *l)
 
 /* --- inputs ----------------------------------------------------------------------------------- */
 
-static bool bind_shape(PyObject *shape, py_array *a)
-{
-    Py_ssize_t rank = PyTuple_Size(shape);
-    if (rank < 0 || rank > TACIT_MAX_RANK) {
-        py_fail(TACIT_ERR_LIMIT, "arrays have at most %d axes", TACIT_MAX_RANK);
-        return false;
-    }
-    a->rank = (int32_t)rank;
-    for (Py_ssize_t i = 0; i < rank; i++)
-        a->dims[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
-    return !PyErr_Occurred();
-}
-
-/* Strings arrive as a list of bytes objects. */
-static bool bind_strings(lane *l, uint32_t i, PyObject *list, py_array *a)
-{
-    Py_ssize_t n = PyList_Size(list);
-    tacit_string *s = PyMem_Malloc(((size_t)n + 1) * sizeof *s);
-    if (!s) {
-        PyErr_NoMemory();
-        return false;
-    }
-    l->strings[i] = s;
-    Py_INCREF(list);
-    l->texts[i] = list;
-    for (Py_ssize_t k = 0; k < n; k++) {
-        char *text;
-        Py_ssize_t length;
-        if (PyBytes_AsStringAndSize(PyList_GetItem(list, k), &text, &length) < 0)
-            return false;
-        s[k] = (tacit_string){text, (uint64_t)length};
-    }
-    a->dtype = TACIT_STRING;
-    a->data = s;
-    a->bytes = (size_t)n * sizeof *s;
-    return true;
-}
-
-/* Anything that is no dense array yet: tacit._arrays.convert makes it one, or (storage, shape) for
- * strings and packed types, which NumPy has no dense form for. */
-static bool bind_converted(py_session *self, lane *l, uint32_t i, PyObject *object)
-{
-    const tacit_port *port = &self->inputs[i];
-    PyObject *made =
-        PyObject_CallFunction(py.convert, "OssO", object, tacit_dtype_text(port->dtype), port->name,
-                              self->strict ? Py_True : Py_False);
-    bool ok = made != NULL;
-    if (ok && PyTuple_Check(made)) {
-        PyObject *storage = PyTuple_GetItem(made, 0), *shape = PyTuple_GetItem(made, 1);
-        py_array *a = &l->in[i];
-        if (PyList_Check(storage))
-            ok = bind_strings(l, i, storage, a);
-        else
-            ok = py_array_lend(storage, a) == 1;
-        if (ok && a->dtype == TACIT_U8)
-            a->dtype = port->dtype;
-        ok = ok && bind_shape(shape, a);
-    } else if (ok) {
-        int got = py_array_lend(made, &l->in[i]);
-        ok = got == 1;
-        if (got == 0)
-            py_fail(TACIT_ERR_TYPE, "input '%s' is an array of a type Tacit does not know",
-                    port->name);
-    }
-    Py_XDECREF(made);
-    return ok;
-}
-
 static bool bind_input(py_session *self, lane *l, uint32_t i, PyObject *object)
 {
     const tacit_port *port = &self->inputs[i];
     py_array *a = &l->in[i];
-    if (a->owner || l->texts[i]) {
+    if (a->owner || l->keep[i]) {
         py_fail(TACIT_ERR_ARGUMENT, "input '%s' is given twice", port->name);
         return false;
     }
-    int got = py_array_lend(object, a);
-    if (got < 0 || (got == 0 && !bind_converted(self, l, i, object)))
-        return false;
     tacit_tensor *t = &l->tensors_in[l->given++];
-    t->name = port->name;
-    t->dtype = a->dtype;
-    t->rank = a->rank;
-    memcpy(t->dims, a->dims, (size_t)a->rank * sizeof *t->dims);
-    t->data = a->data;
-    t->bytes = a->bytes;
+    *t = (tacit_tensor){.name = port->name};
+    int got = port->kind == TACIT_KIND_TENSOR ? py_array_lend(object, a) : 0;
+    if (got == 0 && !(l->keep[i] = PyList_New(0)))
+        return false;
+    if (port->kind != TACIT_KIND_TENSOR)
+        return py_value_in(object, port, self->strict, l->keep[i], t);
+    if (got < 0 || (got == 0 && !py_array_convert(object, port, self->strict, l->keep[i], a)))
+        return false;
+    py_array_tensor(a, t);
     return true;
 }
 
@@ -306,12 +233,7 @@ static bool bind_outputs(py_session *self, lane *l, PyObject *out)
         } else {
             continue;
         }
-        const py_array *a = &l->out[i];
-        t->dtype = a->dtype;
-        t->rank = a->rank;
-        memcpy(t->dims, a->dims, (size_t)a->rank * sizeof *t->dims);
-        t->data = a->data;
-        t->bytes = a->bytes;
+        py_array_tensor(&l->out[i], t);
     }
     return true;
 }
@@ -320,7 +242,7 @@ static bool bind_outputs(py_session *self, lane *l, PyObject *out)
 static PyObject *take_results(py_session *self, lane *l)
 {
     for (uint32_t i = 0; i < self->n_outputs; i++)
-        if (!l->results[i] && !(l->results[i] = py_array_copy(&l->tensors_out[i])))
+        if (!l->results[i] && !(l->results[i] = py_value_copy(&l->tensors_out[i])))
             return NULL;
     if (self->n_outputs == 1) {
         PyObject *only = l->results[0];
@@ -498,8 +420,8 @@ static bool fill_port(py_session *self, uint32_t i, const tacit_port *port)
     int64_t known = port->rank;
     for (int32_t k = 0; k < port->rank && known >= 0; k++)
         known = port->dims[k] < 0 ? -1 : known;
-    if (known < 0 || port->dtype == TACIT_STRING || tacit_dtype_bits(port->dtype) < 8 ||
-        !py.dtypes[port->dtype])
+    if (known < 0 || port->kind != TACIT_KIND_TENSOR || port->dtype == TACIT_STRING ||
+        tacit_dtype_bits(port->dtype) < 8 || !py.dtypes[port->dtype])
         return true;
     PyObject *shape = PyTuple_New(port->rank);
     for (int32_t k = 0; shape && k < port->rank; k++) {

@@ -67,7 +67,19 @@ PyObject *py_array_new(tacit_dtype dtype, int32_t rank, const int64_t *dims, py_
 /* A numpy array with a copy of a tensor: strings become str objects, packed types are unpacked. */
 PyObject *py_array_copy(const tacit_tensor *tensor);
 
-/* [(name, dtype, (dim, ...) or None)]: a dim is an int, a symbol's name or None. */
+/* For what py_array_lend does not take: tacit._arrays.convert makes it a dense array, or (storage,
+ * shape) for strings and packed types, which NumPy has no dense form for. `keep` is a list that
+ * gets what must outlive the run. */
+bool py_array_convert(PyObject *object, const tacit_port *port, bool strict, PyObject *keep,
+                      py_array *a);
+void py_array_tensor(const py_array *a, tacit_tensor *t); /* everything but the name */
+/* A value that is not a tensor, for a port of that kind; `t` is zeroed but for its name. */
+bool py_value_in(PyObject *object, const tacit_port *port, bool strict, PyObject *keep,
+                 tacit_tensor *t);
+/* A value of any kind as arrays, lists, dicts and None. */
+PyObject *py_value_copy(const tacit_tensor *t);
+
+/* (name, dtype, (dim, ...) or None, kind): a dim is an int, a symbol's name or None. */
 PyObject *py_port(const tacit_port *port);
 
 /* {name: size} as tacit_dims. Release with py_dims_free. */

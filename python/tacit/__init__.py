@@ -28,11 +28,14 @@ _FORMATS = {"text": 0, "json": 1, "html": 2}
 
 
 class Port(NamedTuple):
-    """What a model takes or gives: sizes are ints, names of symbols, or None (the data tells)."""
+    """What a model takes or gives: sizes are ints, names of symbols, or None (the data tells).
+
+    A sequence is a list of arrays, an optional is a value or None, a map is a dict."""
 
     name: str
     dtype: str
     shape: Optional[Tuple[Union[int, str, None], ...]]
+    kind: str = "tensor"  # or "sequence", "optional", "map"
 
 
 def _choice(table: Dict[str, int], value: str, what: str) -> int:

@@ -28,7 +28,7 @@ class Shaped:
         self._symbolic = [
             (port.name, [(axis, d) for axis, d in enumerate(port.shape) if isinstance(d, str)])
             for port in self.inputs
-            if port.shape is not None and any(isinstance(d, str) for d in port.shape)
+            if port.kind == "tensor" and port.shape is not None and any(isinstance(d, str) for d in port.shape)
         ]
         self.sessions: Dict[Tuple[int, ...], Session] = {}
         if not self._symbolic:

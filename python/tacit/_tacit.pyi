@@ -3,7 +3,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from numpy.typing import NDArray
 
-Port = Tuple[str, str, Optional[Tuple[Union[int, str, None], ...]]]
+Port = Tuple[str, str, Optional[Tuple[Union[int, str, None], ...]], str]
 
 class Error(RuntimeError):
     status: str

@@ -26,13 +26,11 @@ class TacitRep(BackendRep):
 
 
 class TacitBackend(Backend):
-    """Graphs whose inputs and outputs are tensors, on the cpu."""
+    """Every graph, on the cpu: sequences are lists, an empty optional is None, maps are dicts."""
 
     @classmethod
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        ports = list(model.graph.input) + list(model.graph.output)
-        tensor = all(p.type.WhichOneof("value") in ("tensor_type", None) for p in ports)
-        return tensor and cls.supports_device(device)
+        return cls.supports_device(device)
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> TacitRep:

@@ -77,7 +77,9 @@ class NodeArg(NamedTuple):
 
 def _node_arg(port: Port) -> NodeArg:
     shape = None if port.shape is None else list(port.shape)
-    return NodeArg(port.name, shape, f"tensor({_TYPES.get(port.dtype, port.dtype)})")
+    tensor = f"tensor({_TYPES.get(port.dtype, port.dtype)})"
+    kinds = {"sequence": f"seq({tensor})", "optional": f"optional({tensor})"}
+    return NodeArg(port.name, shape, kinds.get(port.kind, tensor))
 
 
 class OrtValue:

@@ -73,10 +73,10 @@ def test_save_and_load(affine, rng, tmp_path):
 
 def test_ports(affine):
     model, _ = affine
-    assert model.inputs == [("x", "f32", ("batch", 4))]
+    assert model.inputs == [("x", "f32", ("batch", 4), "tensor")]
     assert model.symbols == ["batch"]
     session = tacit.compile(model, dims={"batch": 5})
-    assert session.outputs == [("y", "f32", (5, 3))]
+    assert session.outputs == [("y", "f32", (5, 3), "tensor")]
     assert session.program.memory()["has_dynamic_tail"] is False
 
 
