@@ -102,6 +102,8 @@ int cmd_example(int argc, char **argv)
         {"--batch", CLI_INT, &s->batch, "N", "batch size (default 1)"},
         {"--seq", CLI_INT, &s->seq, "N", "sequence length (default 128)"},
         {"--dynamic", CLI_FLAG, &s->dynamic, NULL, "leave batch and sequence symbolic"},
+        {"--decode", CLI_FLAG, &s->decode, NULL,
+         "gpt2 with past keys and values as inputs, grown ones as outputs"},
         {"--layers", CLI_INT, &s->layers, "N", "number of layers"},
         {"--hidden", CLI_INT, &s->hidden, "N", "width of the residual stream"},
         {"--heads", CLI_INT, &s->heads, "N", "attention heads"},
@@ -131,7 +133,9 @@ int cmd_example(int argc, char **argv)
         if (strcmp(name, architectures[i].name) != 0)
             continue;
         apply_preset(s, &architectures[i].size);
-        const char *wrong = complaint(s);
+        const char *wrong = s->decode && architectures[i].build != example_gpt2
+                                ? "--decode is for gpt2"
+                                : complaint(s);
         return wrong ? cli_usage_error("example", "%s", wrong) : make(i, &e, seed, out);
     }
     return cli_usage_error("example", "unknown architecture '%s'", name);

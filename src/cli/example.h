@@ -10,6 +10,7 @@
 typedef struct example_sizes {
     int64_t batch, seq, layers, hidden, heads, kv_heads, ffn, vocab, width, classes, image;
     bool dynamic; /* batch and sequence stay symbolic */
+    bool decode;  /* gpt2: past keys and values come in, grown ones go out */
 } example_sizes;
 
 typedef struct example {

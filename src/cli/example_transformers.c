@@ -20,7 +20,8 @@ static const char *name_of(char buffer[128], int64_t layer, const char *prefix, 
 /* [batch, seq] tokens or masks. */
 static V token_input(example *e, const char *name)
 {
-    int64_t dims[2] = {or_default(e->size.batch, 1), or_default(e->size.seq, 128)};
+    int64_t dims[2] = {or_default(e->size.batch, 1),
+                       or_default(e->size.seq, e->size.decode ? 1 : 128)};
     const char *names[2] = {NULL, NULL};
     if (e->size.dynamic) {
         dims[0] = dims[1] = -1;
@@ -73,7 +74,7 @@ static V merge_heads(example *e, V x, int64_t width)
     return example_reshape(e, y, 3, (int64_t[]){0, 0, width});
 }
 
-/* Lower-triangular bool [1,1,n,n] cut to [1,1,length,length]. */
+/* Lower-triangular bool [1,1,n,n], cut to [1,1,length,length] where a length is given. */
 static V causal_mask(example *e, int64_t n, V length)
 {
     uint8_t *bits = (uint8_t *)example_floats(e, (n * n + 3) / 4);
@@ -83,6 +84,8 @@ static V causal_mask(example *e, int64_t n, V length)
         for (int64_t j = 0; j < n; j++)
             bits[i * n + j] = j <= i;
     V mask = tacit_builder_weight(e->b, "attn.mask", TACIT_BOOL, 4, (int64_t[]){1, 1, n, n}, bits);
+    if (!length)
+        return mask;
     V end = example_op2(e, "Unsqueeze", length, example_ints(e, 1, (int64_t[]){0}));
     V ends = example_op2(e, "Concat", end, end);
     tacit_builder_attr_int(e->b, "axis", 0);
@@ -91,9 +94,28 @@ static V causal_mask(example *e, int64_t n, V length)
     return tacit_builder_node(e->b, "Slice", 4, in, 1, NULL);
 }
 
-/* Pre-norm GPT block; `mask` 0: attend to everything. */
+/* What attention of a block is given beside its input. */
+typedef struct gpt_context {
+    V mask;   /* 0: attend to everything */
+    V past_k; /* [B,H,past,D], 0: no cache */
+    V past_v;
+} gpt_context;
+
+/* `new` behind what the cache holds; the whole is an output. */
+static V grow_cache(example *e, V past, V new, int64_t layer, const char *what)
+{
+    char n[128];
+    if (!past)
+        return new;
+    V whole = example_op2(e, "Concat", past, new);
+    tacit_builder_attr_int(e->b, "axis", 2);
+    tacit_builder_output(e->b, name_of(n, layer, "present", what), whole);
+    return whole;
+}
+
+/* Pre-norm GPT block. */
 static V gpt_block(example *e, V x, const char *prefix, int64_t layer, int64_t layers,
-                   int64_t width, int64_t heads, int64_t ffn, V mask)
+                   int64_t width, int64_t heads, int64_t ffn, const gpt_context *c)
 {
     char n[128];
     int64_t depth = width / heads;
@@ -104,13 +126,20 @@ static V gpt_block(example *e, V x, const char *prefix, int64_t layer, int64_t l
     V part[3], in[2] = {qkv, example_ints(e, 3, (int64_t[]){width, width, width})};
     tacit_builder_node(e->b, "Split", 2, in, 3, part);
     tacit_builder_attr_int(e->b, "axis", -1);
-    V q = split_heads(e, part[0], heads, depth), v = split_heads(e, part[2], heads, depth);
-    V k = example_transpose(e, example_reshape(e, part[1], 4, (int64_t[]){0, 0, heads, depth}),
-                            (int64_t[]){0, 2, 3, 1});
+    V q = split_heads(e, part[0], heads, depth), v = split_heads(e, part[2], heads, depth), k;
+    if (c->past_k) { /* caches hold keys by position, so they are turned behind the cache */
+        k = grow_cache(e, c->past_k, split_heads(e, part[1], heads, depth), layer, "key");
+        k = example_transpose(e, k, (int64_t[]){0, 1, 3, 2});
+        v = grow_cache(e, c->past_v, v, layer, "value");
+    } else {
+        k = example_transpose(e, example_reshape(e, part[1], 4, (int64_t[]){0, 0, heads, depth}),
+                              (int64_t[]){0, 2, 3, 1});
+    }
     V scores = example_op2(e, "Div", example_op2(e, "MatMul", q, k),
                            example_scalar(e, sqrt((double)depth)));
-    if (mask)
-        scores = example_op3(e, "Where", mask, scores, example_scalar(e, -3.4028234663852886e38));
+    if (c->mask)
+        scores =
+            example_op3(e, "Where", c->mask, scores, example_scalar(e, -3.4028234663852886e38));
     V mixed = merge_heads(e, example_op2(e, "MatMul", example_softmax(e, scores), v), width);
     V a = example_linear(e, name_of(n, layer, prefix, "attn.c_proj"), mixed, width, width,
                          out_deviation, true);
@@ -120,6 +149,28 @@ static V gpt_block(example *e, V x, const char *prefix, int64_t layer, int64_t l
     h = example_linear(e, name_of(n, layer, prefix, "mlp.c_proj"), gelu_tanh(e, h), ffn, width,
                        out_deviation, true);
     return example_op2(e, "Add", x, h);
+}
+
+static V past_input(example *e, int64_t layer, const char *what, int64_t heads, int64_t depth)
+{
+    char n[128];
+    const char *names[4] = {e->size.dynamic ? "batch" : NULL, NULL, "past", NULL};
+    int64_t dims[4] = {e->size.dynamic ? -1 : or_default(e->size.batch, 1), heads, -1, depth};
+    return tacit_builder_input(e->b, name_of(n, layer, "past_key_values", what), TACIT_F32, 4, dims,
+                               names);
+}
+
+/* Rows [past, past + length) and columns [0, past + length) of the triangle. */
+static V mask_behind(example *e, int64_t n, V past, V length)
+{
+    V first = example_op2(e, "Unsqueeze", past, example_ints(e, 1, (int64_t[]){0}));
+    V end = example_op2(e, "Add", past, length);
+    V last = example_op2(e, "Unsqueeze", end, example_ints(e, 1, (int64_t[]){0}));
+    V rows[4] = {causal_mask(e, n, 0), first, last, example_ints(e, 1, (int64_t[]){2})};
+    V cut = tacit_builder_node(e->b, "Slice", 4, rows, 1, NULL);
+    V columns[4] = {cut, example_ints(e, 1, (int64_t[]){0}), last,
+                    example_ints(e, 1, (int64_t[]){3})};
+    return tacit_builder_node(e->b, "Slice", 4, columns, 1, NULL);
 }
 
 void example_gpt2(example *e)
@@ -133,19 +184,32 @@ void example_gpt2(example *e)
     V wte = example_weight(e, "wte.weight", 2, (int64_t[]){vocab, width}, 0.02);
     const float *table = example_newest(e);
     V wpe = example_weight(e, "wpe.weight", 2, (int64_t[]){POSITIONS, width}, 0.02);
+    V at = e->size.decode ? token_input(e, "position_ids") : positions(e, length);
     V x = example_op2(e, "Add", example_op2(e, "Gather", wte, tokens),
-                      example_op2(e, "Gather", wpe, positions(e, length)));
-    V mask = causal_mask(e, POSITIONS, length);
-    for (int64_t i = 0; i < layers; i++)
-        x = gpt_block(e, x, "h", i, layers, width, heads, ffn, mask);
+                      example_op2(e, "Gather", wpe, at));
+    gpt_context c = {0};
+    for (int64_t i = 0; i < layers; i++) {
+        if (e->size.decode) {
+            c.past_k = past_input(e, i, "key", heads, width / heads);
+            c.past_v = past_input(e, i, "value", heads, width / heads);
+        }
+        if (i == 0 && e->size.decode) {
+            V dims = example_op1(e, "Shape", c.past_k);
+            c.mask = mask_behind(e, POSITIONS, example_op2(e, "Gather", dims, example_int(e, 2)),
+                                 length);
+        } else if (i == 0) {
+            c.mask = causal_mask(e, POSITIONS, length);
+        }
+        x = gpt_block(e, x, "h", i, layers, width, heads, ffn, &c);
+    }
     x = example_layer_norm(e, "ln_f", x, width, 1e-5);
     /* The output layer shares the embedding's numbers; exporters store it again, transposed. */
     float *head = example_floats(e, vocab * width);
     if (!head || !table)
         return;
     for (int64_t r = 0; r < vocab; r++)
-        for (int64_t c = 0; c < width; c++)
-            head[c * vocab + r] = table[r * width + c];
+        for (int64_t k = 0; k < width; k++)
+            head[k * vocab + r] = table[r * width + k];
     V w =
         tacit_builder_weight(e->b, "lm_head.weight", TACIT_F32, 2, (int64_t[]){width, vocab}, head);
     tacit_builder_output(e->b, "logits", example_op2(e, "MatMul", x, w));
@@ -163,8 +227,9 @@ void example_block(example *e)
     }
     V x = tacit_builder_input(e->b, "x", TACIT_F32, 3, dims, names);
     int64_t layers = or_default(e->size.layers, 1);
+    const gpt_context all = {0};
     for (int64_t i = 0; i < layers; i++)
-        x = gpt_block(e, x, "h", i, layers, width, heads, or_default(e->size.ffn, 4 * width), 0);
+        x = gpt_block(e, x, "h", i, layers, width, heads, or_default(e->size.ffn, 4 * width), &all);
     tacit_builder_output(e->b, "y", x);
 }
 

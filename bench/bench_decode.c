@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What decoding one token of GPT-2 costs when nothing but its weights are read: the products of all
+ * layers, one after another, on packed matrices of the same sizes, with 1 and 2 threads, in f32,
+ * int8 and 4-bit; and a loop that only reads as many bytes. scripts/bench-decode holds whole models
+ * against this.
+ *
+ * usage: bench_decode [PREFIX]    appends to $TACIT_BENCH_JSONL when that is set
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "cpu/gemm.h"
+#include "cpu/qmm.h"
+#include "op/lowerings.h"
+
+enum { LAYERS = 12, MATRICES = 4 * LAYERS + 1, RUNS = 15 };
+
+typedef struct matrix {
+    int64_t k, n;
+    char *data, *scales; /* f32: data alone */
+    size_t bytes;
+    cpu_qdot_args q;
+    cpu_gemm_args g;
+    uint32_t tiles;
+} matrix;
+
+typedef struct work {
+    matrix m[MATRICES];
+    cpu_features cpu;
+    int bits;
+    int8_t *row;
+    float *x, *y, *row_scale;
+    int32_t *halves;
+    atomic_uint next[MATRICES], done[MATRICES];
+    uint32_t threads;
+    size_t bytes;
+    float sink;
+} work;
+
+static void die(const char *what)
+{
+    fprintf(stderr, "bench_decode: %s\n", what);
+    exit(1);
+}
+
+static void *room(size_t bytes)
+{
+    char *p = aligned_alloc(4096, (bytes + 8191) / 4096 * 4096);
+    if (!p)
+        die("out of memory");
+    for (size_t i = 0; i < bytes; i += 64) /* every line its own, every page resident */
+        memset(p + i, (int)(i / 64 % 7) + 1, 64);
+    return p;
+}
+
+static void make_bytes(work *w, matrix *m)
+{
+    int64_t width = cpu_qmm_width(&w->cpu), panels = (m->n + width - 1) / width;
+    cpu_qdot_weights *q = &m->q.w;
+    *q = (cpu_qdot_weights){.groups = m->k / CPU_QGROUP,
+                            .bits = (uint8_t)w->bits,
+                            .subs = 1,
+                            .zero = 1 << (w->bits - 1),
+                            .scale_kind = CPU_QSCALE_F16};
+    size_t data = (size_t)(panels * q->groups * cpu_qdot_group_bytes(w->bits, width));
+    size_t scales = (size_t)(panels * q->groups * cpu_qdot_scale_bytes(q, width));
+    m->data = room(data);
+    m->scales = room(scales);
+    m->bytes = data + scales;
+    q->data = (const uint8_t *)m->data;
+    q->scales = m->scales;
+    m->q.q = w->row;
+    m->q.row_scale = w->row_scale;
+    m->q.halves = w->halves;
+    m->q.y = w->y;
+    m->q.m = 1;
+    m->q.n = m->n;
+    m->q.q_row = cpu_qmm_row(m->k);
+    m->q.tile_rows = 4;
+    m->q.row_tiles = 1;
+    m->q.epilogue.alpha = 1;
+    m->q.tile_panels = panels > 24 ? (panels + 23) / 24 : 1;
+    m->tiles = m->q.col_tiles = (uint32_t)((panels + m->q.tile_panels - 1) / m->q.tile_panels);
+}
+
+static void make_floats(work *w, matrix *m)
+{
+    int64_t width = cpu_gemm_width(w->cpu.isa), panels = (m->n + width - 1) / width;
+    m->bytes = (size_t)(panels * width * m->k) * sizeof(float);
+    m->data = room(m->bytes);
+    m->g = (cpu_gemm_args){.a = w->x,
+                           .c = w->y,
+                           .y = w->y,
+                           .packed = (const float *)(const void *)m->data,
+                           .m = 1,
+                           .n = m->n,
+                           .k = m->k,
+                           .a_row = m->k,
+                           .a_col = 1,
+                           .c_row = m->n,
+                           .epilogue = {.alpha = 1}};
+    op_lower_cut(&m->g, 1, w->cpu.isa);
+    m->tiles = m->g.row_tiles * m->g.col_tiles;
+}
+
+static void make(work *w, int bits)
+{
+    static const int64_t shapes[4][2] = {{768, 2304}, {768, 768}, {768, 3072}, {3072, 768}};
+    *w = (work){.cpu = cpu_detect(), .bits = bits};
+    w->row = room(8192);
+    w->x = room(4096 * sizeof(float));
+    w->y = room(50304 * sizeof(float));
+    w->row_scale = room(1024);
+    w->halves = room(2048);
+    for (int i = 0; i < MATRICES; i++) {
+        matrix *m = &w->m[i];
+        m->k = i < MATRICES - 1 ? shapes[i % 4][0] : 768;
+        m->n = i < MATRICES - 1 ? shapes[i % 4][1] : 50257;
+        if (bits == 32)
+            make_floats(w, m);
+        else
+            make_bytes(w, m);
+        w->bytes += m->bytes;
+    }
+}
+
+static void release(work *w)
+{
+    for (int i = 0; i < MATRICES; i++) {
+        free(w->m[i].data);
+        free(w->m[i].scales);
+    }
+    free(w->row);
+    free(w->x);
+    free(w->y);
+    free(w->row_scale);
+    free(w->halves);
+}
+
+static void run_tile(const work *w, const matrix *m, uint32_t t)
+{
+    if (w->bits == 32)
+        CPU_PICK(w->cpu.isa, cpu_gemm_f32)(&m->g, t, t + 1);
+    else
+        CPU_QMM_PICK(&w->cpu, cpu_qdot)(&m->q, t, t + 1);
+}
+
+/* Tiles of a matrix are taken one by one; the next matrix waits until all are done. */
+static void *turn(void *context)
+{
+    work *w = context;
+    for (int i = 0; i < MATRICES; i++) {
+        const matrix *m = &w->m[i];
+        for (uint32_t t; (t = atomic_fetch_add(&w->next[i], 1)) < m->tiles;) {
+            run_tile(w, m, t);
+            atomic_fetch_add(&w->done[i], 1);
+        }
+        while (atomic_load_explicit(&w->done[i], memory_order_acquire) < m->tiles)
+            __builtin_ia32_pause();
+    }
+    return NULL;
+}
+
+static double once(work *w, uint32_t threads)
+{
+    pthread_t other;
+    for (int i = 0; i < MATRICES; i++) {
+        atomic_store(&w->next[i], 0);
+        atomic_store(&w->done[i], 0);
+    }
+    uint64_t start = clock_ns();
+    if (threads == 2 && pthread_create(&other, NULL, turn, w) != 0)
+        die("cannot start a thread");
+    turn(w);
+    double ms = (double)(clock_ns() - start) / 1e6;
+    if (threads == 2)
+        pthread_join(other, NULL);
+    return ms;
+}
+
+/* The same bytes, only read. */
+static double reading(work *w)
+{
+    typedef float lane __attribute__((vector_size(64), aligned(4)));
+    lane sum[4] = {0};
+    uint64_t start = clock_ns();
+    for (int i = 0; i < MATRICES; i++) {
+        const matrix *m = &w->m[i];
+        for (size_t b = 0; b + 256 <= m->bytes / 2; b += 256)
+            for (int l = 0; l < 4; l++)
+                sum[l] += *(const lane *)(const void *)(m->data + b + 64 * l);
+    }
+    double ms = (double)(clock_ns() - start) / 1e6;
+    w->sink += sum[0][0] + sum[1][1] + sum[2][2] + sum[3][3];
+    return ms * 2;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void measure(const char *prefix, const char *name, int bits)
+{
+    work w = {0};
+    const char *path = getenv("TACIT_BENCH_JSONL");
+    FILE *json = path ? fopen(path, "a") : NULL;
+    for (uint32_t threads = 1; threads <= 2; threads++) {
+        char entry[64];
+        snprintf(entry, sizeof entry, "decode/gemv-%s/t%u", name, threads);
+        if (strncmp(entry, prefix, strlen(prefix)) != 0)
+            continue;
+        if (!w.bytes)
+            make(&w, bits);
+        double ms[RUNS], read[RUNS];
+        for (int i = 0; i < RUNS; i++) {
+            ms[i] = once(&w, threads);
+            read[i] = reading(&w);
+        }
+        qsort(ms, RUNS, sizeof *ms, by_value);
+        qsort(read, RUNS, sizeof *read, by_value);
+        double median = ms[RUNS / 2], roof = read[RUNS / 2];
+        printf("%-24s %9.3f ms  %6.1f GB/s; only reading, one thread: %6.1f GB/s\n", entry, median,
+               (double)w.bytes / median / 1e6, (double)w.bytes / roof / 1e6);
+        if (json)
+            fprintf(
+                json,
+                "{\"bench\":\"%s\",\"ours\":%.4f,\"peer\":%.4f,\"peer_name\":\"reading the same "
+                "bytes with one thread\",\"unit\":\"ms\",\"ratio\":%.3f}\n",
+                entry, median, roof, roof / median);
+    }
+    if (json)
+        fclose(json);
+    release(&w);
+}
+
+int main(int argc, char **argv)
+{
+    const char *prefix = argc > 1 ? argv[1] : "";
+    measure(prefix, "f32", 32);
+    measure(prefix, "int8", 8);
+    measure(prefix, "int4", 4);
+    return 0;
+}
