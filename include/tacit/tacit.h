@@ -345,6 +345,10 @@ typedef struct tacit_compile_options {
     const char *const *disabled_passes; /* by name; "all" switches every optional pass off */
     uint32_t n_disabled_passes;
     const tacit_log *log;
+    /* Above 0: past keys and values (inputs P of outputs Concat(P, new)) stay in the session, in
+     * place, with room for so many positions. Those inputs and outputs are then no ports of the
+     * program, and every run appends. Refused for models that use the past in another way. */
+    int64_t cache_capacity;
 } tacit_compile_options;
 
 TACIT_API TACIT_MUST_USE tacit_status tacit_compile(const tacit_model *model,
@@ -426,6 +430,15 @@ TACIT_API TACIT_MUST_USE tacit_status tacit_runner_run(tacit_runner *runner,
 /* Programs compiled since the runner was made: it stops growing when every size has been met. */
 TACIT_API uint64_t tacit_runner_compiled(const tacit_runner *runner);
 TACIT_API void tacit_runner_free(tacit_runner *runner);
+
+/* Programs compiled with a cache: how many positions this session's caches hold; to forget the
+ * latest (0: all); and to start from given keys and values [batch, heads, n, depth], by name. */
+TACIT_API int64_t tacit_session_cache_length(const tacit_session *session);
+TACIT_API TACIT_MUST_USE tacit_status tacit_session_cache_rewind(tacit_session *session,
+                                                                 int64_t length, tacit_error *err);
+TACIT_API TACIT_MUST_USE tacit_status tacit_session_cache_fill(tacit_session *session,
+                                                               const tacit_tensor *past, uint32_t n,
+                                                               tacit_error *err);
 
 /* One row per thunk (or tail node) of the runs since profiling was switched on. */
 typedef struct tacit_profile_row {

@@ -66,10 +66,15 @@ static tacit_status run_passes(tacit_program *p, const tacit_compile_options *o,
 
 static tacit_status compile(tacit_program *p, const tacit_compile_options *o, tacit_error *err)
 {
-    TRY(api_bound_graph(p->model, o->dims, o->n_dims, &p->memory, &p->graph, err));
+    if (o->cache_capacity)
+        TRY(api_cache_bind(p, o, err));
+    else
+        TRY(api_bound_graph(p->model, o->dims, o->n_dims, &p->memory, &p->graph, err));
     TRY(diff_gradient_nodes(p->graph, err));
     TRY(validate_graph(p->graph, VALIDATE_LOADED, o->validate, &p->log, err));
     TRY(run_passes(p, o, err));
+    if (o->cache_capacity)
+        TRY(api_cache_rewrite(p, o, err));
     TRY(validate_graph(p->graph, VALIDATE_PASSED, o->validate, &p->log, err));
     prog_options options = {.executor = o->executor,
                             .plan = o->plan,
@@ -144,7 +149,7 @@ tacit_status tacit_compile(const tacit_model *model, const tacit_compile_options
 
 uint32_t tacit_program_input_count(const tacit_program *program)
 {
-    return program->graph->inputs.count;
+    return program->graph->inputs.count - program->hidden_inputs;
 }
 
 uint32_t tacit_program_output_count(const tacit_program *program)
@@ -154,7 +159,7 @@ uint32_t tacit_program_output_count(const tacit_program *program)
 
 tacit_status tacit_program_input(const tacit_program *program, uint32_t index, tacit_port *out)
 {
-    if (index >= program->graph->inputs.count)
+    if (index >= program->graph->inputs.count - program->hidden_inputs)
         return TACIT_ERR_ARGUMENT;
     api_port(program->graph, program->graph->inputs.data[index], out);
     return TACIT_OK;

@@ -58,12 +58,16 @@ struct tacit_program {
     ir_graph *graph; /* the model's graph after the passes */
     pass_report passes;
     prog_program *prog;
+    /* With a cache (api/cache.c): the last inputs of the graph are the session's own. */
+    uint32_t hidden_inputs;
+    int64_t cache_capacity, cache_step; /* positions in all, and of one run */
 };
 
 struct tacit_session {
     const tacit_program *program;
     prog_session *run;
     uint64_t runs;
+    int64_t cache_length;         /* positions held; the program reads it here */
     uint64_t *seen, *seen_output; /* by input, output: the run it was last given for */
     arena lent;                   /* lists of items of the last run, in and out */
     tacit_watch watch;
@@ -75,6 +79,13 @@ tacit_status api_value_in(const tacit_tensor *t, ir_kind kind, const char *name,
                           ir_tensor *out, tacit_error *err);
 /* What came out, lent to the caller; t->name stays. */
 tacit_status api_value_out(const ir_tensor *r, arena *memory, tacit_tensor *t, tacit_error *err);
+
+/* Caches of keys and values: binding their symbols, rewriting after the passes, a session's memory,
+ * and whether one more run fits. */
+tacit_status api_cache_bind(tacit_program *p, const tacit_compile_options *o, tacit_error *err);
+tacit_status api_cache_rewrite(tacit_program *p, const tacit_compile_options *o, tacit_error *err);
+tacit_status api_cache_create(tacit_session *s, tacit_error *err);
+tacit_status api_cache_room(const tacit_session *s, tacit_error *err);
 
 void api_program_retain(const tacit_program *program);
 void api_program_release(const tacit_program *program);

@@ -25,6 +25,8 @@ tacit_status tacit_session_create(const tacit_program *program, tacit_session **
         s->seen_output = ARENA_ARRAY(&s->run->memory, g->outputs.count + 1u, uint64_t);
         status = s->seen && s->seen_output ? TACIT_OK : error_memory(err, "a session");
     }
+    if (status == TACIT_OK)
+        status = api_cache_create(s, err);
     if (status != TACIT_OK) {
         tacit_session_free(s);
         return status;
@@ -58,7 +60,7 @@ static tacit_status unknown_name(const tacit_session *s, const char *kind, const
     bool input = kind[0] == 'i';
     sbuf list;
     sbuf_init(&list, NULL);
-    uint32_t n = input ? g->inputs.count : g->outputs.count;
+    uint32_t n = input ? g->inputs.count - s->program->hidden_inputs : g->outputs.count;
     for (uint32_t i = 0; i < n && i < 16; i++)
         sbuf_printf(&list, "%s'%s'", i ? ", " : "",
                     input ? g->inputs.data[i]->name : s->program->prog->output_names[i]);
@@ -73,14 +75,13 @@ static tacit_status find_input(const tacit_session *s, const tacit_tensor *t, ui
                                uint32_t *out, tacit_error *err)
 {
     const ir_graph *g = s->program->graph;
+    uint32_t n = g->inputs.count - s->program->hidden_inputs;
     if (!t->name) {
         *out = position;
-        return position < g->inputs.count
-                   ? TACIT_OK
-                   : error_set(err, TACIT_ERR_ARGUMENT, "the model has only %u inputs",
-                               g->inputs.count);
+        return position < n ? TACIT_OK
+                            : error_set(err, TACIT_ERR_ARGUMENT, "the model has only %u inputs", n);
     }
-    for (uint32_t i = 0; i < g->inputs.count; i++)
+    for (uint32_t i = 0; i < n; i++)
         if (strcmp(g->inputs.data[i]->name, t->name) == 0) {
             *out = i;
             return TACIT_OK;
@@ -111,7 +112,7 @@ static tacit_status set_inputs(tacit_session *s, const tacit_tensor *inputs, uin
     const ir_graph *g = s->program->graph;
     for (uint32_t i = 0; i < n; i++)
         TRY(set_input(s, &inputs[i], i, err));
-    for (uint32_t i = 0; i < g->inputs.count; i++) {
+    for (uint32_t i = 0; i < g->inputs.count - s->program->hidden_inputs; i++) {
         const ir_value *v = g->inputs.data[i];
         if (s->seen[i] == s->runs)
             continue;
@@ -242,7 +243,9 @@ tacit_status tacit_run(tacit_session *session, const tacit_tensor *inputs, uint3
     arena_free(&session->lent);
     TRY(set_inputs(session, inputs, n_inputs, err));
     TRY(set_outputs(session, outputs, n_outputs, err));
+    TRY(api_cache_room(session, err));
     TRY(prog_run(session->run, err));
+    session->cache_length += session->program->cache_step;
     for (uint32_t i = 0; i < n_outputs; i++)
         TRY(give_output(session, &outputs[i], i, err));
     return TACIT_OK;

@@ -90,6 +90,7 @@ typedef struct cli_compile {
     int64_t threads;
     cli_list disabled, dims;
     const char *plan, *validate;
+    int64_t cache;
 } cli_compile;
 #define CLI_COMPILE_OPTIONS(c)                                                                     \
     {"--exec", CLI_STRING, &(c)->exec, "NAME", "executor: serial (default), tasks or reference"},  \
@@ -97,6 +98,8 @@ typedef struct cli_compile {
         {"--dim", CLI_LIST, &(c)->dims, "NAME=SIZE", "size of a symbolic dimension; repeatable"},  \
         {"--disable-pass", CLI_LIST, &(c)->disabled, "NAME",                                       \
          "leave a pass out ('all': every optional one); repeatable"},                              \
+        {"--cache", CLI_INT, &(c)->cache, "N",                                                     \
+         "keep past keys and values in the session, room for N positions"},                        \
         {"--plan", CLI_STRING, &(c)->plan, "GOAL", "memory plan: min-memory (default), min-time"}, \
     {                                                                                              \
         "--validate", CLI_STRING, &(c)->validate, "LEVEL",                                         \

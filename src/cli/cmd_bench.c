@@ -9,6 +9,7 @@
 
 #include "base/cpu.h"
 #include "base/progress.h"
+#include "base/rng.h"
 #include "cli/ort.h"
 
 static int by_value(const void *a, const void *b)
@@ -40,6 +41,10 @@ typedef struct bench {
     bool has_peer;
     double our_open, their_open; /* seconds: load + compile */
     int64_t runs;
+    int64_t past; /* positions a cache holds before every run */
+    bool has_cache;
+    tacit_tensor *fed; /* what the peer is given: our inputs, then the past */
+    uint32_t n_fed;
 } bench;
 
 /* Worker threads of either side spin for a while after a run; neither shall pay for the other's. */
@@ -48,21 +53,69 @@ static void settle(void)
     nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
 }
 
+/* Inputs of the model that the program keeps in its cache: `past` positions of random numbers, for
+ * both sides. */
+static int make_past(bench *b)
+{
+    cli_job *job = &b->job;
+    uint32_t n = tacit_model_input_count(job->model);
+    b->fed = ARENA_ARRAY(&job->memory, n + job->n_inputs + 1u, tacit_tensor);
+    if (!b->fed)
+        return cli_fail("bench", "out of memory");
+    for (uint32_t i = 0; i < job->n_inputs; i++)
+        b->fed[b->n_fed++] = job->inputs[i];
+    rng r = rng_seed(2);
+    for (uint32_t i = 0; b->past > 0 && i < n; i++) {
+        tacit_port port;
+        bool ours = tacit_model_input(job->model, i, &port) != TACIT_OK;
+        for (uint32_t k = 0; !ours && k < job->n_inputs; k++)
+            ours = strcmp(job->inputs[k].name, port.name) == 0;
+        if (ours)
+            continue;
+        tacit_tensor *t = &b->fed[b->n_fed++];
+        *t = (tacit_tensor){.name = port.name, .dtype = port.dtype, .rank = port.rank};
+        int64_t count = 1;
+        for (int32_t d = 0; d < port.rank; d++) /* a batch that is symbolic is one */
+            count *= t->dims[d] = port.dims[d] >= 0 ? port.dims[d] : d == 0 ? 1 : b->past;
+        t->bytes = (size_t)count * sizeof(float);
+        t->data = arena_alloc_aligned(&job->memory, t->bytes, 64);
+        if (!t->data || t->dtype != TACIT_F32)
+            return cli_fail("bench", "no past for input '%s'", port.name);
+        for (int64_t k = 0; k < count; k++)
+            ((float *)t->data)[k] = (float)rng_range(&r, -1, 1);
+    }
+    tacit_error err = {TACIT_OK, ""};
+    if (b->past > 0 && tacit_session_cache_fill(job->session, b->fed + job->n_inputs,
+                                                b->n_fed - job->n_inputs, &err) != TACIT_OK)
+        return cli_fail("bench", "%s", err.message);
+    return -1;
+}
+
+/* One run of ours; a cache is first put back to where it was. */
+static int run_ours(bench *b, uint64_t *ns)
+{
+    tacit_error err = {TACIT_OK, ""};
+    if (b->has_cache && tacit_session_cache_rewind(b->job.session, b->past, &err) != TACIT_OK)
+        return cli_fail("bench", "%s", err.message);
+    uint64_t start = clock_ns();
+    int code = cli_job_run(&b->job);
+    *ns = clock_ns() - start;
+    return code;
+}
+
 static int measure(bench *b)
 {
     progress bar;
     progress_begin(&bar, "bench", (uint64_t)b->runs);
-    int code = cli_job_run(&b->job); /* warm */
     char why[256] = "";
     uint64_t ns;
+    int code = run_ours(b, &ns); /* warm */
     if (code < 0 && b->has_peer && !ort_run(&b->peer, &ns, why))
         code = cli_fail("bench", "%s", why);
     for (int64_t i = 0; code < 0 && i < b->runs; i++) {
         if (b->has_peer)
             settle();
-        uint64_t start = clock_ns();
-        code = cli_job_run(&b->job);
-        b->ours.ns[b->ours.count++] = clock_ns() - start;
+        code = run_ours(b, &b->ours.ns[b->ours.count++]);
         if (code < 0 && b->has_peer) {
             settle();
             if (!ort_run(&b->peer, &ns, why))
@@ -163,8 +216,7 @@ static int start_peer(bench *b, const char *path, int threads)
     if (!ort_start(&b->peer, why))
         return cli_fail("bench", "%s (scripts/setup makes .venv with onnxruntime)", why);
     b->has_peer = true;
-    if (!ort_open(&b->peer, path, threads, false, b->job.inputs, b->job.n_inputs, &b->their_open,
-                  why))
+    if (!ort_open(&b->peer, path, threads, false, b->fed, b->n_fed, &b->their_open, why))
         return cli_fail("bench", "%s", why);
     return -1;
 }
@@ -181,6 +233,7 @@ int cmd_bench(int argc, char **argv)
         {"--runs", CLI_INT, &b.runs, "N", "timed runs (default 20)"},
         {"--vs", CLI_STRING, &against, "ort", "also time ONNX Runtime, runs interleaved"},
         {"--input", CLI_LIST, &inputs, "NAME=VALUE", "FILE.npy, random or zeros; repeatable"},
+        {"--past", CLI_INT, &b.past, "N", "with --cache: positions it holds before every run"},
         {"--seed", CLI_INT, &seed, "N", "seed of random inputs (default 1)"},
         {"--json", CLI_FLAG, &json, NULL, "machine-readable"},
         {"--serve", CLI_FLAG, &served, NULL, "run when standard input says: run N"},
@@ -198,12 +251,17 @@ int cmd_bench(int argc, char **argv)
         return code;
     if (b.runs < 1 || b.runs > 1000000)
         return cli_usage_error("bench", "--runs is 1 to 1000000");
+    if (b.past < 0 || (b.past && b.past >= compile.cache))
+        return cli_usage_error("bench", "--past is below what --cache N has room for");
+    b.has_cache = compile.cache > 0;
     if (against && strcmp(against, "ort") != 0)
         return cli_usage_error("bench", "--vs is ort, not '%s'", against);
     long before_kb = status_kb("VmHWM:");
     code = cli_job_open(&b.job, "bench", path, &compile, &inputs, seed);
     if (code < 0 && (!timing_init(&b.ours, b.runs) || !timing_init(&b.theirs, b.runs)))
         code = cli_fail("bench", "out of memory");
+    if (code < 0)
+        code = make_past(&b);
     b.our_open = (double)(b.job.load_ns + b.job.compile_ns) / 1e9;
     if (code < 0 && served)
         code = serve(&b, before_kb);

@@ -38,11 +38,27 @@ typedef struct cpu_attention_args {
     float scale, softcap; /* softcap 0: none */
     bool causal;          /* query i sees keys ≤ i + causal_offset */
     int64_t causal_offset;
-    int64_t window;     /* 0: none; else only the last `window` keys up to the query's own */
+    int64_t window; /* 0: none; else only the last `window` keys up to the query's own */
+    /* Not NULL: K and V are caches of `keys` positions that hold *length and, behind those, the
+     * keys of these queries; `keys` and causal_offset follow from it. */
+    const int64_t *length;
+    const char *token;  /* with a length: scratch of what appended to the caches */
     uint32_t blocks;    /* tiles of a head */
     uint32_t group;     /* query blocks of a tile, 0 for 1 */
     int64_t block_rows; /* queries of a block */
 } cpu_attention_args;
+
+/* New keys and values go behind the *length that the caches hold. Tile t: head t of all batches. */
+typedef struct cpu_cache_args {
+    const float *k, *v;
+    float *k_cache, *v_cache; /* [batch, heads, capacity, depth], dense */
+    const int64_t *length;
+    cpu_fault *fault; /* a length that leaves no room is reported; nothing is written then */
+    char *token;      /* scratch: makes the attention behind this wait for it */
+    int64_t heads, positions, capacity, depth, v_depth;
+    int64_t k_stride[3], v_stride[3]; /* batch, head, position */
+} cpu_cache_args;
+void cpu_cache_append(const void *args, uint32_t begin, uint32_t end);
 
 /* Tile t: group t % blocks of query blocks of head t / blocks (heads of all batches in order). */
 CPU_DECLARE(cpu_attention_f32);

@@ -72,31 +72,23 @@ static uint64_t out_run(const cpu_attention_args *a)
     return (uint64_t)(rows * a->v_depth) * sizeof(float);
 }
 
-tacit_status op_lower_attention(op_lower *c)
+/* The attention thunk; K and V are inputs k and k + 1. */
+static tacit_status emit(op_lower *c, cpu_attention_args *plan, uint32_t k)
 {
-    if (!kernel_fits(c->node))
-        return OP_LOWER_NO_KERNEL;
-    cpu_attention_args plan = {.scale = (float)ir_attr_float(c->node, "scale", 1),
-                               .softcap = (float)ir_attr_float(c->node, "softcap", 0),
-                               .causal = ir_attr_int(c->node, "causal", 0) != 0,
-                               .causal_offset = ir_attr_int(c->node, "causal_offset", 0),
-                               .window = ir_attr_int(c->node, "window", 0)};
-    set_shape(c, &plan);
-    set_mask(c, &plan);
-    int64_t tiles = plan.batch * plan.heads * plan.blocks;
-    if (tiles * plan.v_depth == 0)
+    int64_t tiles = plan->batch * plan->heads * plan->blocks;
+    if (tiles * plan->v_depth == 0)
         return TACIT_OK;
-    if (tiles > INT32_MAX || plan.keys == 0) /* of no keys the evaluator gives zeros */
+    if (tiles > INT32_MAX)
         return OP_LOWER_NO_KERNEL;
     cpu_attention_args *a =
         op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, attention_f32),
                        CPU_PICK(c->cpu.isa, cpu_attention_f32), sizeof *a, (uint32_t)tiles);
     if (!a)
         return TACIT_ERR_MEMORY;
-    *a = plan;
+    *a = *plan;
     TRY(op_lower_in(c, offsetof(cpu_attention_args, q), 0));
-    TRY(op_lower_in(c, offsetof(cpu_attention_args, k), 1));
-    TRY(op_lower_in(c, offsetof(cpu_attention_args, v), 2));
+    TRY(op_lower_in(c, offsetof(cpu_attention_args, k), k));
+    TRY(op_lower_in(c, offsetof(cpu_attention_args, v), k + 1));
     if (a->mask_kind != CPU_MASK_NONE)
         TRY(op_lower_in(c, offsetof(cpu_attention_args, mask), 3));
     TRY(op_lower_out_tiled(c, offsetof(cpu_attention_args, out), 0, out_run(a), out_run(a)));
@@ -115,4 +107,77 @@ tacit_status op_lower_attention(op_lower *c)
                   a->queries <= 3 ? "keys read in place" : "keys packed by blocks",
                   (long long)2 * a->batch * a->heads * a->queries * a->keys);
     return TACIT_OK;
+}
+
+static cpu_attention_args read_attributes(const ir_node *node)
+{
+    return (cpu_attention_args){.scale = (float)ir_attr_float(node, "scale", 1),
+                                .softcap = (float)ir_attr_float(node, "softcap", 0),
+                                .causal = ir_attr_int(node, "causal", 0) != 0,
+                                .causal_offset = ir_attr_int(node, "causal_offset", 0),
+                                .window = ir_attr_int(node, "window", 0)};
+}
+
+tacit_status op_lower_attention(op_lower *c)
+{
+    if (!kernel_fits(c->node))
+        return OP_LOWER_NO_KERNEL;
+    cpu_attention_args plan = read_attributes(c->node);
+    set_shape(c, &plan);
+    set_mask(c, &plan);
+    return emit(c, &plan, 1);
+}
+
+/* --- with a cache ------------------------------------------------------------------------------
+ */
+
+enum { NEW_K = 1, NEW_V, CACHE_K, CACHE_V, LENGTH };
+
+bool op_accepts_cached_attention(const ir_node *node, uint32_t in, const op_operand *view)
+{
+    return in < CACHE_K && node->inputs[0]->type.dtype == TACIT_F32 &&
+           (view->strides[3] == 1 || view->type.shape.dims[3] == 1);
+}
+
+static tacit_status emit_append(op_lower *c, size_t token)
+{
+    const int64_t *k = c->in[NEW_K].type.shape.dims;
+    cpu_cache_args *a =
+        op_lower_thunk(c, "cache_append", cpu_cache_append, sizeof *a, (uint32_t)(k[0] * k[1]));
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    a->heads = k[1];
+    a->positions = k[2];
+    a->capacity = c->in[CACHE_K].type.shape.dims[2];
+    a->depth = k[3];
+    a->v_depth = c->in[NEW_V].type.shape.dims[3];
+    memcpy(a->k_stride, c->in[NEW_K].strides, sizeof a->k_stride);
+    memcpy(a->v_stride, c->in[NEW_V].strides, sizeof a->v_stride);
+    TRY(op_lower_in(c, offsetof(cpu_cache_args, k), NEW_K));
+    TRY(op_lower_in(c, offsetof(cpu_cache_args, v), NEW_V));
+    TRY(op_lower_in(c, offsetof(cpu_cache_args, k_cache), CACHE_K));
+    TRY(op_lower_in(c, offsetof(cpu_cache_args, v_cache), CACHE_V));
+    TRY(op_lower_in(c, offsetof(cpu_cache_args, length), LENGTH));
+    TRY(op_lower_fault(c, offsetof(cpu_cache_args, fault)));
+    TRY(op_lower_scratch(c, offsetof(cpu_cache_args, token), token, true));
+    op_lower_cost(c, 0, 2 * (op_lower_bytes(&c->in[NEW_K]) + op_lower_bytes(&c->in[NEW_V])));
+    return TACIT_OK;
+}
+
+tacit_status op_lower_cached_attention(op_lower *c)
+{
+    if (c->in[0].type.dtype != TACIT_F32 || c->in[0].type.shape.dims[3] > CPU_ATTENTION_DEPTH)
+        return OP_LOWER_NO_KERNEL;
+    size_t token = op_lower_reserve(c, 64);
+    TRY(emit_append(c, token));
+    cpu_attention_args plan = read_attributes(c->node);
+    set_shape(c, &plan); /* heads and depths are those of the new keys */
+    plan.keys = c->in[CACHE_K].type.shape.dims[2];
+    memcpy(plan.k_stride, c->in[CACHE_K].strides, sizeof plan.k_stride);
+    memcpy(plan.v_stride, c->in[CACHE_V].strides, sizeof plan.v_stride);
+    TRY(emit(c, &plan, CACHE_K));
+    if (c->thunks.count < 2)
+        return TACIT_OK;
+    TRY(op_lower_in(c, offsetof(cpu_attention_args, length), LENGTH));
+    return op_lower_scratch(c, offsetof(cpu_attention_args, token), token, false);
 }

@@ -10,6 +10,7 @@
     F(attention)                                                                                   \
     F(axis)                                                                                        \
     F(blocked)                                                                                     \
+    F(cached_attention)                                                                            \
     F(cast)                                                                                        \
     F(compare)                                                                                     \
     F(complex)                                                                                     \

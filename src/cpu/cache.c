@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Appending to a cache of keys and values; see attention.h. */
+#include <string.h>
+
+#include "cpu/attention.h"
+
+static void append(const float *from, const int64_t *stride, float *to, int64_t positions,
+                   int64_t depth)
+{
+    for (int64_t i = 0; i < positions; i++)
+        memcpy(to + i * depth, from + i * stride[2], (size_t)depth * sizeof *to);
+}
+
+void cpu_cache_append(const void *args, uint32_t begin, uint32_t end)
+{
+    const cpu_cache_args *p = args;
+    int64_t length = *p->length;
+    if (length < 0 || length > p->capacity - p->positions) {
+        cpu_report(p->fault, CPU_FAULT_VALUE, length);
+        return;
+    }
+    for (uint32_t t = begin; t < end; t++) {
+        int64_t b = t / p->heads, h = t % p->heads, row = t * p->capacity + length;
+        append(p->k + b * p->k_stride[0] + h * p->k_stride[1], p->k_stride,
+               p->k_cache + row * p->depth, p->positions, p->depth);
+        append(p->v + b * p->v_stride[0] + h * p->v_stride[1], p->v_stride,
+               p->v_cache + row * p->v_depth, p->positions, p->v_depth);
+    }
+}
