@@ -50,6 +50,11 @@ static digit_plan digits_plan(const fss_item *item)
     return best;
 }
 
+unsigned fss_digits(const fss_item *item)
+{
+    return digits_plan(item).count;
+}
+
 static unsigned equal_width(const digit_plan *p)
 {
     return 1u << (p->count - 1); /* NOLINT */

@@ -138,6 +138,9 @@ tacit_status fss_gate_info(const fss_suite *suite, const fss_gate *gate, fss_inf
                            tacit_error *err);
 const char *fss_kind_name(fss_kind kind);
 
+/* How many digits a DIGITS item is cut into: the widest first, widths differ by at most one. */
+unsigned fss_digits(const fss_item *item);
+
 /* The vectors that step `step` produces, in v; returns how many (1 or 2). All but the last step's
  * are to be opened before the next step. */
 unsigned fss_step_vectors(const fss_info *info, unsigned step, fss_vector v[2]);

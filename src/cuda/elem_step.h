@@ -1,0 +1,637 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * One party's step of a gate for one element: the device's twin of fss_gate_step. */
+#ifndef CUDA_ELEM_STEP_H
+#define CUDA_ELEM_STEP_H
+
+#include "cuda/elem.h"
+
+typedef struct elem_ctx {
+    const elem_env *e;
+    const cuda_gate *g;
+    const cuda_io *io;
+    uint64_t id; /* of the gate in this run */
+    uint64_t b;  /* party, as a factor of public terms */
+    uint64_t i;  /* element */
+    int opening; /* digits are being opened: other results are dropped */
+} elem_ctx;
+
+ELEM uint32_t elem_slot(unsigned item, unsigned repeat)
+{
+    return item << 12 | repeat;
+}
+ELEM uint64_t elem_in(const elem_ctx *c, unsigned k)
+{
+    return elem_low(c->io->in[k][c->i], c->g->input_bits[k]);
+}
+ELEM uint64_t elem_opened(const elem_ctx *c, unsigned row)
+{
+    return c->io->opened[0][row * c->g->count + c->i];
+}
+ELEM void elem_put(const elem_ctx *c, unsigned v, unsigned row, uint64_t value)
+{
+    if (!c->opening)
+        c->io->out[v][row * c->g->count + c->i] = value;
+}
+
+/* This party's pseudo-random word; its share of a dealt word. */
+ELEM uint64_t elem_own(const elem_ctx *c, unsigned item, unsigned repeat)
+{
+    return elem_prf_word(c->e, CUDA_SEED, c->id, elem_slot(item, repeat), c->i,
+                         c->g->item[item].bits);
+}
+ELEM uint64_t elem_word(const elem_ctx *c, unsigned item, unsigned repeat)
+{
+    const cuda_item *it = &c->g->item[item];
+    if (c->g->party != c->g->heavy)
+        return elem_own(c, item, repeat);
+    return elem_read(c->io->key + it->at + repeat * elem_pack_bytes(it->bits, c->g->count),
+                     c->i * it->bits, it->bits);
+}
+/* Its share of a bit string. */
+ELEM elem_block elem_string(const elem_ctx *c, uint32_t slot, uint64_t offset, unsigned width)
+{
+    if (c->g->party != c->g->heavy)
+        return elem_cut(elem_prf_block(c->e, CUDA_SEED, c->id, slot, c->i), width);
+    const uint8_t *key = c->io->key + offset;
+    unsigned low = width < 64 ? width : 64;
+    elem_block s = elem_make(elem_read(key, c->i * low, low), 0);
+    if (width > 64)
+        s.hi = elem_read(key + elem_pack_bytes(64, c->g->count), c->i * (width - 64), width - 64);
+    return s;
+}
+ELEM uint64_t elem_string_bytes(unsigned width, uint64_t count)
+{
+    return width <= 64 ? elem_pack_bytes(width, count)
+                       : elem_pack_bytes(64, count) + elem_pack_bytes(width - 64, count);
+}
+
+/* ---- trees ---- */
+
+typedef struct elem_tree {
+    const uint8_t *words;
+    uint64_t row; /* bytes */
+    unsigned lane, lanes, levels;
+} elem_tree;
+
+ELEM uint64_t elem_row_bytes(unsigned tree, unsigned lanes)
+{
+    return (uint64_t)lanes * 16 + (tree == CUDA_BGI ? (lanes + 7) / 8 : 0);
+}
+ELEM elem_tree elem_tree_at(const cuda_gate *g, const uint8_t *key, const cuda_item *it, uint64_t at,
+                            uint64_t i)
+{
+    elem_tree t;
+    uint64_t batch = i / 32, rest = g->count - batch * 32;
+    t.levels = it->bits - 7u;
+    t.lanes = rest < 32 ? (unsigned)rest : 32;
+    t.lane = (unsigned)(i % 32);
+    t.row = elem_row_bytes(g->tree, t.lanes);
+    t.words = key + at + batch * (t.levels * elem_row_bytes(g->tree, 32) + 512);
+    return t;
+}
+ELEM elem_block elem_root(const elem_ctx *c, unsigned item)
+{
+    elem_block r = elem_prf_block(c->e, CUDA_SEED, c->id, elem_slot(item, 0), c->i);
+    r.lo = (r.lo & ~(uint64_t)1) | (c->g->tree == CUDA_HALF ? c->b : 0);
+    return r;
+}
+
+/* One level: to the child that the public bit names. */
+ELEM void elem_down(const elem_ctx *c, const elem_tree *t, const uint8_t *row, uint64_t bit,
+                    elem_block *node, uint64_t *on)
+{
+    elem_block word = elem_load(row + t->lane * 16);
+    if (c->g->tree == CUDA_HALF) {
+        elem_block h = elem_hash_inline(c->e, c->g->prg, CUDA_ROLE_TREE, *node);
+        h = elem_xor(h, elem_and(word, elem_mask(*on)));
+        *node = elem_xor(h, elem_and(*node, elem_mask(bit)));
+        *on = node->lo & 1;
+        return;
+    }
+    elem_block child =
+        elem_hash(c->e, c->g->prg, (bit & 1) ? CUDA_ROLE_RIGHT : CUDA_ROLE_TREE, *node);
+    uint64_t fix = (bit & 1) ? (uint64_t)(row[t->lanes * 16 + t->lane / 8] >> (t->lane % 8))
+                             : word.lo;
+    word.lo &= ~(uint64_t)1;
+    uint64_t mask = elem_mask(*on);
+    *on = (child.lo ^ (fix & mask)) & 1;
+    child.lo &= ~(uint64_t)1;
+    *node = elem_xor(child, elem_and(word, mask));
+}
+ELEM elem_block elem_leaf(const elem_ctx *c, const elem_tree *t, elem_block node, uint64_t on)
+{
+    elem_block leaf = elem_hash(c->e, c->g->prg, CUDA_ROLE_LEAF, node);
+    return elem_xor(
+        leaf, elem_and(elem_load(t->words + t->levels * t->row + t->lane * 16), elem_mask(on)));
+}
+
+ELEM uint64_t elem_walk_less(const elem_ctx *c, unsigned item, uint64_t x)
+{
+    const cuda_item *it = &c->g->item[item];
+    elem_tree t = elem_tree_at(c->g, c->io->key, it, it->at, c->i);
+    elem_block node = elem_root(c, item);
+    uint64_t on = c->g->tree == CUDA_HALF ? node.lo & 1 : c->b, parity = 0;
+    const uint8_t *row = t.words;
+    ELEM_NO_UNROLL
+    for (unsigned level = it->bits; level > 7; level--, row += t.row) {
+        uint64_t before = on, bit = x >> (level - 1);
+        elem_down(c, &t, row, bit, &node, &on);
+        parity ^= (before ^ on) & ~bit;
+    }
+    return (parity & 1) ^ elem_table_less(elem_leaf(c, &t, node, on), x & 127);
+}
+
+/* ---- digits ---- */
+
+enum { ELEM_SLOT_MASK = 16, ELEM_SLOT_EQUAL = 128, ELEM_SLOT_LESS = 256 };
+
+ELEM unsigned elem_digit_width(const cuda_item *it, unsigned d)
+{
+    return it->bits / it->digits + (d < it->bits % it->digits);
+}
+ELEM uint64_t elem_digits_mask(const elem_ctx *c, unsigned item, unsigned eval)
+{
+    return elem_prf_word(c->e, CUDA_SEED, c->id, elem_slot(item, ELEM_SLOT_MASK + eval), c->i,
+                         2u * c->g->item[item].digits - 1);
+}
+ELEM uint64_t elem_eval_at(const cuda_item *it, unsigned eval, uint64_t count)
+{
+    return it->tables + eval * (elem_string_bytes(1u << (it->digits - 1), count) +
+                                elem_string_bytes((1u << it->digits) - 2, count));
+}
+ELEM void elem_digits_open(const elem_ctx *c, unsigned item, unsigned eval, uint64_t x)
+{
+    const cuda_item *it = &c->g->item[item];
+    unsigned n = it->digits, shift = it->bits;
+    uint64_t mask = elem_digits_mask(c, item, eval), at = it->at, count = c->g->count;
+    uint64_t *out = c->io->out[0] + (it->row + eval * (2 * n - 1)) * count + c->i;
+    ELEM_NO_UNROLL
+    for (unsigned d = 0; d < n; d++) {
+        unsigned width = elem_digit_width(it, d);
+        elem_block table = elem_string(c, elem_slot(item, d), at, 1u << width);
+        at += elem_string_bytes(1u << width, count);
+        shift -= width;
+        uint64_t digit = elem_low(x >> shift, width);
+        out[d * count] = elem_table_less(table, digit) ^ (mask >> d & 1);
+        if (d + 1 < n)
+            out[(n + d) * count] = elem_table_bit(table, digit) ^ (mask >> (n + d) & 1);
+    }
+}
+/* 2^width bits from position `by`; width <= 6. */
+ELEM uint64_t elem_slice(elem_block s, unsigned by, unsigned width)
+{
+    uint64_t v = by >= 64 ? s.hi >> (by - 64) : by ? s.lo >> by | s.hi << (64 - by) : s.lo;
+    return elem_low(v, 1u << width);
+}
+ELEM uint64_t elem_digits_less(const elem_ctx *c, unsigned item, unsigned eval)
+{
+    const cuda_item *it = &c->g->item[item];
+    unsigned n = it->digits, first = it->row + eval * (2 * n - 1);
+    uint64_t mask = elem_digits_mask(c, item, eval), count = c->g->count;
+    uint64_t at = it->at + elem_eval_at(it, eval, count);
+    elem_block equal = elem_string(c, elem_slot(item, ELEM_SLOT_EQUAL + eval), at, 1u << (n - 1));
+    elem_block less = elem_string(c, elem_slot(item, ELEM_SLOT_LESS + eval),
+                                  at + elem_string_bytes(1u << (n - 1), count), (1u << n) - 2);
+    uint64_t v = 1, sum = (c->b & elem_opened(c, first)) ^ (mask & 1);
+    ELEM_NO_UNROLL
+    for (unsigned d = 1; d < n; d++) {
+        v = (v & elem_mask(elem_opened(c, first + n + d - 1))) | v << (1u << (d - 1));
+        uint64_t bit = elem_opened(c, first + d);
+        sum ^= elem_parity(v & elem_slice(less, (1u << d) - 2, d)) ^
+               (bit & elem_parity(v & elem_low(equal.lo, 1u << d)));
+    }
+    return sum & 1;
+}
+
+/* XOR share of 1{x < alpha}. */
+ELEM uint64_t elem_less(const elem_ctx *c, unsigned item, unsigned eval, uint64_t x)
+{
+    const cuda_item *it = &c->g->item[item];
+    if (it->type == CUDA_DIGITS) {
+        if (!c->opening)
+            return elem_digits_less(c, item, eval);
+        elem_digits_open(c, item, eval, x);
+        return 0;
+    }
+    if (c->opening)
+        return 0;
+    if (it->bits <= 7)
+        return elem_table_less(elem_string(c, elem_slot(item, 0), it->at, 1u << it->bits), x);
+    return elem_walk_less(c, item, x);
+}
+
+/* ---- comparison with a payload ---- */
+
+ELEM uint64_t elem_dcf_bytes(const cuda_item *it, unsigned lanes)
+{
+    uint64_t values = it->repeat * elem_pack_bytes(it->row, lanes);
+    return it->bits * ((uint64_t)lanes * 16 + (lanes + 7) / 8 + values) + values;
+}
+/* (-1)^party (value + t * correction) for every payload word of one node. */
+ELEM void elem_dcf_add(const elem_ctx *c, const cuda_item *it, unsigned role, elem_block node,
+                       uint64_t side, const uint8_t *words, uint64_t step, unsigned lane,
+                       uint64_t on, uint64_t *out)
+{
+    elem_block h = node;
+    ELEM_LOOP
+    for (unsigned w = 0; w < 3; w++) {
+        if (w >= it->repeat)
+            break;
+        if (w % 2 == 0)
+            h = elem_hash(c->e, c->g->prg, role, elem_make(node.lo ^ side, node.hi ^ (w / 2)));
+        uint64_t v = elem_low(w % 2 ? h.hi : h.lo, it->row);
+        v += elem_read(words + w * step, lane * it->row, it->row) & elem_mask(on);
+        out[w] = elem_low(c->b ? out[w] - v : out[w] + v, it->row);
+    }
+}
+/* Shares of beta 1{x < alpha}, at most three words. */
+ELEM void elem_direct(const elem_ctx *c, unsigned item, uint64_t x, uint64_t out[3])
+{
+    const cuda_item *it = &c->g->item[item];
+    uint64_t batch = c->i / 32, rest = c->g->count - batch * 32;
+    unsigned lanes = rest < 32 ? (unsigned)rest : 32, lane = (unsigned)(c->i % 32);
+    uint64_t bits_at = (uint64_t)lanes * 16, values_at = bits_at + (lanes + 7) / 8;
+    uint64_t step = elem_pack_bytes(it->row, lanes), row = values_at + it->repeat * step;
+    const uint8_t *key = c->io->key + it->at + batch * elem_dcf_bytes(it, 32);
+    elem_block node = elem_prf_block(c->e, CUDA_SEED, c->id, elem_slot(item, 0), c->i);
+    node.lo &= ~(uint64_t)1;
+    uint64_t on = c->b;
+    out[0] = out[1] = out[2] = 0;
+    ELEM_NO_UNROLL
+    for (unsigned level = it->bits; level-- > 0; key += row) {
+        uint64_t side = x >> level & 1;
+        elem_dcf_add(c, it, CUDA_ROLE_VALUE, node, side, key + values_at, step, lane, on, out);
+        elem_block child =
+            elem_hash(c->e, c->g->prg, side ? CUDA_ROLE_RIGHT : CUDA_ROLE_TREE, node);
+        elem_block word = elem_load(key + lane * 16);
+        uint64_t fix = side ? (uint64_t)(key[bits_at + lane / 8] >> (lane % 8)) : word.lo;
+        uint64_t mask = elem_mask(on);
+        word.lo &= ~(uint64_t)1;
+        on = (child.lo ^ (fix & mask)) & 1;
+        child.lo &= ~(uint64_t)1;
+        node = elem_xor(child, elem_and(word, mask));
+    }
+    elem_dcf_add(c, it, CUDA_ROLE_LEAF, node, 0, key, step, lane, on, out);
+}
+
+/* ---- parts of gates ---- */
+
+ELEM uint64_t elem_sign(const elem_ctx *c, unsigned tree, unsigned bit, unsigned m, uint64_t x)
+{
+    uint64_t less = elem_less(c, tree, 0, elem_low(~x, m - 1));
+    return less ^ elem_own(c, bit, 0) ^ (c->b & (x >> (m - 1)) & 1);
+}
+ELEM uint64_t elem_choice(const elem_ctx *c, unsigned first, uint64_t s, uint64_t x)
+{
+    uint64_t rs = elem_word(c, first, 0), word = elem_word(c, first + 1, 0);
+    uint64_t sum = elem_own(c, first + 2, 0) + c->b * s * x + (1 - 2 * s) * x * rs + s * word;
+    return elem_low(sum, c->g->item[first + 2].bits);
+}
+ELEM void elem_either(const elem_ctx *c, unsigned k, unsigned first, unsigned v, unsigned bits)
+{
+    uint64_t p = elem_in(c, k), q = elem_in(c, k + 1);
+    uint64_t y = elem_choice(c, first, elem_opened(c, 0), p - q);
+    elem_put(c, v, 0, elem_low(y + c->b * q, bits));
+}
+ELEM void elem_carry(const elem_ctx *c, unsigned tree, unsigned bit, unsigned repeat,
+                     uint64_t offset)
+{
+    uint64_t point = elem_low(elem_in(c, 0) + offset, c->g->item[tree].bits);
+    uint64_t less = elem_less(c, tree, 0, point);
+    elem_put(c, 0, repeat, less ^ elem_own(c, bit, repeat));
+}
+ELEM uint64_t elem_add_carry(const elem_ctx *c, unsigned repeat, unsigned word, uint64_t times)
+{
+    uint64_t open = elem_opened(c, repeat), share = elem_word(c, word, 0);
+    return times * (c->b * open + (1 - 2 * open) * share);
+}
+ELEM uint64_t elem_shifted(const elem_ctx *c, unsigned mask, uint64_t offset, uint64_t back)
+{
+    uint64_t u = elem_low(elem_in(c, 0) + offset, c->g->in_bits);
+    return elem_own(c, mask, 0) + c->b * ((u >> c->g->shift) - back);
+}
+
+ELEM void elem_ars(const elem_ctx *c, unsigned step)
+{
+    const cuda_gate *g = c->g;
+    unsigned kept = g->in_bits - g->shift;
+    uint64_t half = (uint64_t)1 << (g->in_bits - 1);
+    if (step == 0) {
+        elem_carry(c, 0, 2, 0, half);
+        if (g->shift)
+            elem_carry(c, 1, 2, 1, half);
+        return;
+    }
+    uint64_t out = elem_shifted(c, 5, half, (uint64_t)1 << (kept - 1));
+    out += elem_add_carry(c, 0, 3, (uint64_t)1 << kept);
+    if (g->shift)
+        out += elem_add_carry(c, 1, 4, ~(uint64_t)0);
+    elem_put(c, 0, 0, elem_low(out, g->out_bits));
+}
+ELEM void elem_gap(const elem_ctx *c, unsigned step)
+{
+    const cuda_gate *g = c->g;
+    unsigned bits = g->in_bits, kept = bits - g->shift;
+    uint64_t quarter = (uint64_t)1 << (bits - 2);
+    if (step == 0 && g->faithful) {
+        elem_carry(c, 0, 1, 0, quarter);
+        return;
+    }
+    uint64_t out = elem_shifted(c, 4, quarter, (uint64_t)1 << (kept - 2));
+    if (g->item[3].repeat)
+        out += (elem_word(c, 3, 0) << kept) & ~elem_mask((elem_in(c, 0) + quarter) >> (bits - 1));
+    if (g->faithful)
+        out += elem_add_carry(c, 0, 2, ~(uint64_t)0);
+    elem_put(c, 0, 0, elem_low(out, g->out_bits));
+}
+
+/* ---- many thresholds ---- */
+
+ELEM void elem_bits(const elem_ctx *c)
+{
+    const cuda_gate *g = c->g;
+    unsigned m = g->eff_bits;
+    uint64_t half = (uint64_t)1 << (m - 1), u = elem_low(elem_in(c, 0) + half, m);
+    uint64_t base = elem_less(c, 0, 0, u);
+    ELEM_NO_UNROLL
+    for (unsigned k = 0; k < g->thresholds; k++) {
+        uint64_t t = elem_low((uint64_t)g->threshold[k] + half, m);
+        uint64_t less = elem_less(c, 0, k + 1, elem_low(u - t, m));
+        elem_put(c, 0, k, less ^ base ^ elem_own(c, 1, k) ^ (c->b & (u < t)));
+    }
+}
+ELEM uint64_t elem_piece(const cuda_gate *g, const uint64_t *table, unsigned row, unsigned k)
+{
+    return table ? table[row * (g->thresholds + 1u) + k] : 0;
+}
+enum { ELEM_ROWS = 4 }; /* outputs kept in registers at a time */
+
+ELEM void elem_pieces(const elem_ctx *c)
+{
+    const cuda_gate *g = c->g;
+    uint64_t x = elem_in(c, 0), sum[ELEM_ROWS] = {0};
+    ELEM_NO_UNROLL
+    for (unsigned first = 0; first < g->rows; first += ELEM_ROWS) {
+        ELEM_LOOP
+        for (unsigned o = 0; o < ELEM_ROWS; o++)
+            if (first + o < g->rows)
+                sum[o] = elem_own(c, 4, first + o) +
+                         c->b * (elem_piece(g, g->slope, first + o, g->thresholds) * x +
+                                 elem_piece(g, g->base, first + o, g->thresholds));
+        ELEM_NO_UNROLL
+        for (unsigned k = 0; k < g->thresholds; k++) {
+            uint64_t open = elem_opened(c, k), rho = elem_word(c, 2, k), word = 0;
+            if (g->slope)
+                word = elem_word(c, 3, k);
+            rho = c->b * open + (1 - 2 * open) * rho;
+            word = rho * x + open * word;
+            ELEM_LOOP
+            for (unsigned o = 0; o < ELEM_ROWS; o++)
+                if (first + o < g->rows)
+                    sum[o] += (elem_piece(g, g->base, first + o, k) -
+                               elem_piece(g, g->base, first + o, k + 1)) *
+                                  rho +
+                              (elem_piece(g, g->slope, first + o, k) -
+                               elem_piece(g, g->slope, first + o, k + 1)) *
+                                  word;
+        }
+        ELEM_LOOP
+        for (unsigned o = 0; o < ELEM_ROWS; o++)
+            if (first + o < g->rows)
+                elem_put(c, 0, first + o, elem_low(sum[o], g->out_bits));
+    }
+}
+
+/* ---- gates that open nothing ---- */
+
+ELEM void elem_direct_shift(const elem_ctx *c)
+{
+    const cuda_gate *g = c->g;
+    unsigned bits = g->in_bits, f = g->shift;
+    int gap = g->kind == CUDA_GAP;
+    uint64_t quarter = gap ? (uint64_t)1 << (bits - 2) : 0;
+    uint64_t back = gap ? (uint64_t)1 << (bits - f - 2) : 0, low[3], top = 0;
+    uint64_t u = elem_low(elem_in(c, 0) + quarter, bits);
+    elem_direct(c, 0, elem_low(u, f), low);
+    if (g->item[1].repeat)
+        top = elem_word(c, 1, 0);
+    uint64_t wrap = (top << (bits - f)) & ~elem_mask(u >> (bits - 1));
+    elem_put(c, 0, 0,
+             elem_low(elem_own(c, 2, 0) + c->b * ((u >> f) - back) - low[0] + wrap, g->out_bits));
+}
+ELEM void elem_side(const elem_ctx *c, unsigned v, unsigned first, unsigned mask, uint64_t s,
+                    uint64_t flip, uint64_t product, unsigned bits)
+{
+    int two = c->g->kind == CUDA_MAX;
+    uint64_t x = elem_in(c, 2 * v), q = two ? elem_in(c, 2 * v + 1) : 0;
+    uint64_t sr = elem_word(c, first, 0) + product, r = elem_word(c, first + 1, 0);
+    sr = ((r - sr) & flip) | (sr & ~flip);
+    elem_put(c, v, 0, elem_low(elem_own(c, mask, 0) + c->b * q + s * (x - q) - sr, bits));
+}
+ELEM void elem_direct_sign(const elem_ctx *c)
+{
+    const cuda_gate *g = c->g;
+    int two = g->kind == CUDA_MAX, index = two && g->index_bits;
+    unsigned m = g->eff_bits, mask = index ? 6 : 4;
+    uint64_t x = elem_in(c, 0) - (two ? elem_in(c, 1) : 0), t[3];
+    elem_direct(c, 0, elem_low(~x, m - 1), t);
+    uint64_t flip = elem_mask(x >> (m - 1)), s = elem_word(c, 1, 0) + t[0];
+    s = ((c->b - s) & flip) | (s & ~flip);
+    elem_side(c, 0, 2, mask, s, flip, t[1], g->out_bits);
+    if (index)
+        elem_side(c, 1, 4, mask + 1, s, flip, t[2], g->out1_bits);
+}
+ELEM void elem_direct_pieces(const elem_ctx *c)
+{
+    const cuda_gate *g = c->g;
+    unsigned m = g->eff_bits, last = g->thresholds;
+    uint64_t half = (uint64_t)1 << (m - 1), x = elem_in(c, 0), u = elem_low(x + half, m);
+    uint64_t base[3], less[3], r = 0, sum[ELEM_ROWS] = {0};
+    elem_direct(c, 0, u, base);
+    if (g->slope)
+        r = elem_word(c, 1, 0);
+    ELEM_NO_UNROLL
+    for (unsigned first = 0; first < g->rows; first += ELEM_ROWS) {
+        ELEM_LOOP
+        for (unsigned o = 0; o < ELEM_ROWS; o++)
+            if (first + o < g->rows)
+                sum[o] = elem_own(c, 2, first + o) +
+                         c->b * (elem_piece(g, g->slope, first + o, last) * x +
+                                 elem_piece(g, g->base, first + o, last));
+        ELEM_NO_UNROLL
+        for (unsigned k = 0; k < last; k++) {
+            uint64_t t = elem_low((uint64_t)g->threshold[k] + half, m), below = u < t;
+            elem_direct(c, 0, elem_low(u - t, m), less);
+            uint64_t bit = less[0] - base[0] + c->b * below;
+            uint64_t times = bit * x - (g->slope ? less[1] - base[1] + below * r : 0);
+            ELEM_LOOP
+            for (unsigned o = 0; o < ELEM_ROWS; o++)
+                if (first + o < g->rows)
+                    sum[o] += (elem_piece(g, g->base, first + o, k) -
+                               elem_piece(g, g->base, first + o, k + 1)) *
+                                  bit +
+                              (elem_piece(g, g->slope, first + o, k) -
+                               elem_piece(g, g->slope, first + o, k + 1)) *
+                                  times;
+        }
+        ELEM_LOOP
+        for (unsigned o = 0; o < ELEM_ROWS; o++)
+            if (first + o < g->rows)
+                elem_put(c, 0, first + o, elem_low(sum[o], g->out_bits));
+    }
+}
+
+/* ---- second steps of look-ups; the first are in elem_lookup.h ---- */
+
+ELEM void elem_lut(const elem_ctx *c)
+{
+    uint64_t s = elem_word(c, 2, 0);
+    ELEM_NO_UNROLL
+    for (unsigned k = 0; k < c->g->rows; k++)
+        elem_put(c, 0, k, elem_low(elem_own(c, 3, k) + elem_opened(c, k) * s, c->g->out_bits));
+}
+ELEM uint64_t elem_binomial(unsigned n, unsigned k)
+{
+    return k == 0 || k == n ? 1 : n; /* n <= 3 */
+}
+ELEM void elem_spline(const elem_ctx *c)
+{
+    unsigned d = c->g->degree;
+    uint64_t p[4] = {0}, power[4] = {1, 0, 0, 0}, x = elem_in(c, 0), out = elem_own(c, 4, 0);
+    ELEM_LOOP
+    for (unsigned j = 0; j < 4; j++) {
+        if (j > d)
+            break;
+        p[j] = elem_word(c, 2, j);
+        if (j) {
+            power[j] = power[j - 1] * x;
+            out += elem_word(c, 3, j - 1) * power[j];
+        }
+    }
+    ELEM_LOOP
+    for (unsigned k = 0; k < 4; k++) {
+        if (k > d)
+            break;
+        uint64_t sum = 0;
+        ELEM_LOOP
+        for (unsigned i = 0; i < 4; i++)
+            if (i <= k)
+                sum += elem_binomial(k, i) * power[i] * p[k - i];
+        out += elem_opened(c, k) * sum;
+    }
+    elem_put(c, 0, 0, elem_low(out, c->g->out_bits));
+}
+ELEM void elem_lut2(const elem_ctx *c)
+{
+    uint64_t v0 = elem_opened(c, 0), v1 = elem_opened(c, 1), s = elem_word(c, 3, 0);
+    uint64_t sr1 = elem_word(c, 3, 1), sr0 = elem_word(c, 3, 2);
+    elem_put(c, 0, 0,
+             elem_low(elem_own(c, 4, 0) + v0 * v1 * s - v0 * sr1 - v1 * sr0, c->g->out_bits));
+}
+
+/* ---- products ---- */
+
+ELEM void elem_product(const elem_ctx *c)
+{
+    int square = c->g->kind == CUDA_SQUARE;
+    uint64_t x = elem_in(c, 0), rx = c->io->share[0][c->i];
+    uint64_t y = square ? x : elem_in(c, 1), ry = square ? rx : c->io->share[1][c->i];
+    elem_put(c, 0, 0, elem_low(elem_own(c, 0, 0) + c->b * x * y - x * ry - y * rx, c->g->out_bits));
+}
+
+/* Step `step` of `kind`, which the caller knows at compile time. Look-ups have their first step
+ * elsewhere. */
+ELEM void elem_step(const elem_env *e, const cuda_gate *g, const cuda_io *io, unsigned kind,
+                    unsigned direct, unsigned step, uint64_t i)
+{
+    elem_ctx ctx;
+    const elem_ctx *c = &ctx;
+    ctx.e = e;
+    ctx.g = g;
+    ctx.io = io;
+    ctx.id = g->id + *io->run;
+    ctx.b = g->party;
+    ctx.i = i;
+    ctx.opening = g->opens && step == 0;
+    if (g->opens && step)
+        step--;
+    switch (kind) {
+    case CUDA_SHARE:
+        elem_put(c, 0, 0, elem_word(c, 0, 0));
+        break;
+    case CUDA_BIT: {
+        uint64_t s = elem_in(c, 0), word = elem_word(c, 0, 0);
+        elem_put(c, 0, 0, elem_low(elem_own(c, 1, 0) + c->b * s + (1 - 2 * s) * word, g->out_bits));
+        break;
+    }
+    case CUDA_DRELU:
+        elem_put(c, 0, 0, elem_sign(c, 0, 1, g->eff_bits, elem_in(c, 0) - (uint64_t)g->offset));
+        break;
+    case CUDA_LESS:
+        elem_bits(c);
+        break;
+    case CUDA_SELECT:
+        elem_put(c, 0, 0, elem_choice(c, 0, elem_in(c, 0), elem_in(c, 1)));
+        break;
+    case CUDA_RELU:
+        if (direct)
+            elem_direct_sign(c);
+        else if (step == 0)
+            elem_put(c, 0, 0, elem_sign(c, 0, 1, g->eff_bits, elem_in(c, 0)));
+        else
+            elem_put(c, 0, 0, elem_choice(c, 2, elem_opened(c, 0), elem_in(c, 0)));
+        break;
+    case CUDA_PIECES:
+        if (direct)
+            elem_direct_pieces(c);
+        else if (step == 0)
+            elem_bits(c);
+        else
+            elem_pieces(c);
+        break;
+    case CUDA_MAX:
+        if (direct)
+            elem_direct_sign(c);
+        else if (step == 0)
+            elem_put(c, 0, 0, elem_sign(c, 0, 1, g->eff_bits, elem_in(c, 0) - elem_in(c, 1)));
+        else {
+            elem_either(c, 0, 2, 0, g->out_bits);
+            if (g->index_bits)
+                elem_either(c, 2, 5, 1, g->out1_bits);
+        }
+        break;
+    case CUDA_TR:
+        if (direct)
+            elem_direct_shift(c);
+        else if (step == 0)
+            elem_carry(c, 0, 1, 0, 0);
+        else
+            elem_put(c, 0, 0,
+                     elem_low(elem_shifted(c, 3, 0, 0) + elem_add_carry(c, 0, 2, ~(uint64_t)0),
+                              g->out_bits));
+        break;
+    case CUDA_ARS:
+        elem_ars(c, step);
+        break;
+    case CUDA_GAP:
+        if (direct)
+            elem_direct_shift(c);
+        else
+            elem_gap(c, step);
+        break;
+    case CUDA_LUT:
+        elem_lut(c);
+        break;
+    case CUDA_SPLINE:
+        elem_spline(c);
+        break;
+    case CUDA_LUT2:
+        elem_lut2(c);
+        break;
+    default:
+        elem_product(c);
+        break;
+    }
+}
+
+#endif
