@@ -38,6 +38,7 @@ endif()
 target_link_libraries(tacit_flags INTERFACE m Threads::Threads ${CMAKE_DL_LIBS})
 
 include(TacitOptional)
+include(TacitCuda)
 
 set(rooms base ir op load pass diff plan prog cpu task fss cuda secure api)
 set(sources)
@@ -78,13 +79,18 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
 endif()
 
 add_library(tacit_objects OBJECT ${sources})
+if(cuda_objects)
+  add_custom_target(tacit_cuda DEPENDS ${cuda_objects})
+  add_dependencies(tacit_objects tacit_cuda)
+endif()
 target_link_libraries(tacit_objects PUBLIC tacit_flags tacit_optional)
 
-add_library(tacit_static STATIC $<TARGET_OBJECTS:tacit_objects>)
+add_library(tacit_static STATIC $<TARGET_OBJECTS:tacit_objects> ${cuda_objects})
 target_link_libraries(tacit_static PUBLIC tacit_flags tacit_optional)
 set_target_properties(tacit_static PROPERTIES OUTPUT_NAME tacit)
 
-add_library(tacit_shared SHARED $<TARGET_OBJECTS:tacit_objects>)
+add_library(tacit_shared SHARED $<TARGET_OBJECTS:tacit_objects> ${cuda_objects})
+set_source_files_properties(${cuda_objects} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
 target_link_libraries(tacit_shared PRIVATE tacit_flags tacit_optional)
 set_target_properties(tacit_shared PROPERTIES OUTPUT_NAME tacit VERSION ${PROJECT_VERSION} SOVERSION 0)
 

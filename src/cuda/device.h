@@ -8,8 +8,13 @@
 
 #include <stdbool.h>
 
-#include "base/status.h"
 #include "cuda/gate.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "base/status.h"
 
 /* Linear maps; every result is reduced by `mask`. */
 enum { CUDA_GATHER, CUDA_SUM, CUDA_LINEAR, CUDA_SCALE, CUDA_COPY };
@@ -121,7 +126,11 @@ typedef struct cuda_ops {
     tacit_status (*graph_run)(void *self, void *graph, tacit_error *err);
     void (*graph_free)(void *self, void *graph);
     tacit_status (*wait)(void *self, tacit_error *err);
+    /* A place in the queue, to wait for what was queued before it; `which` below CUDA_MARKS. */
+    tacit_status (*mark)(void *self, unsigned which, tacit_error *err);
+    tacit_status (*wait_mark)(void *self, unsigned which, tacit_error *err);
 } cuda_ops;
+enum { CUDA_MARKS = 2 };
 
 typedef struct cuda_device {
     const cuda_ops *ops;
@@ -136,4 +145,7 @@ bool cuda_present(char *why, size_t size);
 tacit_status cuda_open(unsigned n, uint64_t budget, cuda_device *out, tacit_error *err);
 void cuda_close(cuda_device *device);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -372,12 +372,23 @@ static tacit_status host_wait(void *self, tacit_error *err)
     return ((host *)self)->lost ? error_set(err, TACIT_ERR_IO, "the device was lost") : TACIT_OK;
 }
 
+static tacit_status host_mark(void *self, unsigned which, tacit_error *err)
+{
+    (void)self, (void)which, (void)err;
+    return TACIT_OK;
+}
+static tacit_status host_wait_mark(void *self, unsigned which, tacit_error *err)
+{
+    (void)which;
+    return host_wait(self, err);
+}
+
 static const cuda_ops ops = {host_alloc,      host_release, host_alloc_host, host_release_host,
                              host_copy,       host_clear,   host_keys,       host_step,
                              host_deal,       host_local,   host_words,      host_product,
                              host_split,      host_gemm,    host_pack,       host_unpack,
                              host_begin,      host_end,     host_run,        host_graph_free,
-                             host_wait};
+                             host_wait,       host_mark,    host_wait_mark};
 
 /* T0 from the field: 2 S(x), S(x), S(x), 3 S(x) from the lowest byte up. */
 static void fill_table(uint32_t table[256])

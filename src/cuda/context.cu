@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA device behind the table of functions. The runtime is linked statically and finds the
+// driver by itself when it is first used, so a program with this code in it starts anywhere.
+#include "cuda/context.cuh"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct block {
+    void *memory;
+    size_t bytes;
+    block *next;
+};
+struct context : cuda_context {
+    block *blocks;
+    cudaEvent_t marks[CUDA_MARKS];
+};
+
+static tacit_status failed(cudaError_t e, const char *what, tacit_error *err)
+{
+    tacit_status status = e == cudaErrorMemoryAllocation ? TACIT_ERR_MEMORY : TACIT_ERR_IO;
+    error_record(err, status, "GPU: %s: %s", what, cudaGetErrorString(e));
+    return status;
+}
+static tacit_status checked(cudaError_t e, const char *what, tacit_error *err)
+{
+    return e == cudaSuccess ? TACIT_OK : failed(e, what, err);
+}
+static context *enter(void *self)
+{
+    context *c = (context *)self;
+    cudaSetDevice(c->ordinal);
+    return c;
+}
+// What a launch before may have said.
+static tacit_status launched(context *c, tacit_error *err)
+{
+    return c->failed == cudaSuccess ? TACIT_OK : failed(c->failed, "a kernel did not start", err);
+}
+
+static tacit_status do_alloc(void *self, size_t bytes, void **out, tacit_error *err)
+{
+    context *c = enter(self);
+    size_t size = (bytes + 63) / 64 * 64 + 64;
+    *out = NULL;
+    if (c->held + size > c->budget) {
+        error_record(err, TACIT_ERR_MEMORY,
+                     "the device's budget of %llu bytes is used up: %llu held, %zu wanted",
+                     (unsigned long long)c->budget, (unsigned long long)c->held, size);
+        return TACIT_ERR_MEMORY;
+    }
+    block *b = (block *)malloc(sizeof *b);
+    if (!b)
+        return error_memory(err, "device memory");
+    cudaError_t e = cudaMalloc(&b->memory, size);
+    if (e == cudaSuccess)
+        e = cudaMemsetAsync(b->memory, 0, size, c->stream);
+    if (e != cudaSuccess) {
+        cudaGetLastError();
+        free(b);
+        return failed(e, "allocating", err);
+    }
+    b->bytes = size;
+    b->next = c->blocks;
+    c->blocks = b;
+    c->held += size;
+    *out = b->memory;
+    return TACIT_OK;
+}
+static void do_release(void *self, void *memory)
+{
+    context *c = enter(self);
+    for (block **b = &c->blocks; *b; b = &(*b)->next)
+        if ((*b)->memory == memory) {
+            block *gone = *b;
+            *b = gone->next;
+            c->held -= gone->bytes;
+            cudaStreamSynchronize(c->stream);
+            cudaFree(memory);
+            free(gone);
+            return;
+        }
+}
+static tacit_status do_alloc_host(void *self, size_t bytes, void **out, tacit_error *err)
+{
+    enter(self);
+    return checked(cudaHostAlloc(out, bytes + 64, cudaHostAllocPortable), "pinning memory", err);
+}
+static void do_release_host(void *self, void *memory)
+{
+    context *c = enter(self);
+    cudaStreamSynchronize(c->stream);
+    if (memory)
+        cudaFreeHost(memory);
+}
+static tacit_status do_copy(void *self, cuda_direction way, void *to, const void *from,
+                            size_t bytes, tacit_error *err)
+{
+    context *c = enter(self);
+    if (!bytes)
+        return TACIT_OK;
+    cudaMemcpyKind kind = way == CUDA_TO_DEVICE ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
+    return checked(cudaMemcpyAsync(to, from, bytes, kind, c->stream), "copying", err);
+}
+static tacit_status do_clear(void *self, void *memory, size_t bytes, tacit_error *err)
+{
+    context *c = enter(self);
+    return checked(cudaMemsetAsync(memory, 0, bytes, c->stream), "clearing", err);
+}
+static tacit_status do_keys(void *self, const uint32_t *words, tacit_error *err)
+{
+    context *c = enter(self);
+    return checked(cudaMemcpyAsync(c->keys, words, CUDA_KEY_WORDS * 4, cudaMemcpyHostToDevice,
+                                   c->stream),
+                   "copying keys", err);
+}
+static tacit_status do_step(void *self, const cuda_gate *g, const cuda_io *io, unsigned step,
+                            tacit_error *err)
+{
+    context *c = enter(self);
+    if (launch_step(c, g, io, step) != 0) {
+        error_record(err, TACIT_ERR_UNSUPPORTED, "gate kind %u has no device code", g->kind);
+        return TACIT_ERR_UNSUPPORTED;
+    }
+    return launched(c, err);
+}
+static tacit_status do_deal(void *self, const cuda_gate *g, const cuda_io *io, tacit_error *err)
+{
+    context *c = enter(self);
+    if (launch_deal(c, g, io) != 0) {
+        error_record(err, TACIT_ERR_UNSUPPORTED, "gate kind %u has no device code", g->kind);
+        return TACIT_ERR_UNSUPPORTED;
+    }
+    return launched(c, err);
+}
+#define QUEUED(name, type)                                                                         \
+    static tacit_status do_##name(void *self, const type *what, tacit_error *err)                  \
+    {                                                                                              \
+        context *c = enter(self);                                                                  \
+        launch_##name(c, what);                                                                    \
+        return launched(c, err);                                                                   \
+    }
+QUEUED(local, cuda_local)
+QUEUED(words, cuda_words)
+QUEUED(product, cuda_product)
+QUEUED(split, cuda_split)
+QUEUED(gemm, cuda_gemm)
+
+static tacit_status do_pack(void *self, const cuda_string *strings, uint32_t n, uint64_t most,
+                            void *message, tacit_error *err)
+{
+    context *c = enter(self);
+    launch_pack(c, strings, n, most, message);
+    return launched(c, err);
+}
+static tacit_status do_unpack(void *self, const cuda_string *strings, uint32_t n, uint64_t most,
+                              const void *message, bool add, tacit_error *err)
+{
+    context *c = enter(self);
+    launch_unpack(c, strings, n, most, message, add);
+    return launched(c, err);
+}
+static tacit_status do_graph_begin(void *self, tacit_error *err)
+{
+    context *c = enter(self);
+    return checked(cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal),
+                   "recording", err);
+}
+static tacit_status do_graph_end(void *self, void **graph, tacit_error *err)
+{
+    context *c = enter(self);
+    cudaGraph_t g = NULL;
+    cudaGraphExec_t exec = NULL;
+    cudaError_t e = cudaStreamEndCapture(c->stream, &g);
+    if (e == cudaSuccess)
+        e = cudaGraphInstantiate(&exec, g, 0);
+    if (e == cudaSuccess)
+        e = cudaGraphUpload(exec, c->stream);
+    if (g)
+        cudaGraphDestroy(g);
+    *graph = exec;
+    return checked(e, "recording", err);
+}
+static tacit_status do_graph_run(void *self, void *graph, tacit_error *err)
+{
+    context *c = enter(self);
+    return checked(cudaGraphLaunch((cudaGraphExec_t)graph, c->stream), "starting a round", err);
+}
+static void do_graph_free(void *self, void *graph)
+{
+    context *c = enter(self);
+    cudaStreamSynchronize(c->stream);
+    if (graph)
+        cudaGraphExecDestroy((cudaGraphExec_t)graph);
+}
+static tacit_status do_wait(void *self, tacit_error *err)
+{
+    context *c = enter(self);
+    tacit_status status = checked(cudaStreamSynchronize(c->stream), "running", err);
+    return status == TACIT_OK ? launched(c, err) : status;
+}
+
+static tacit_status do_mark(void *self, unsigned which, tacit_error *err)
+{
+    context *c = enter(self);
+    return checked(cudaEventRecord(c->marks[which], c->stream), "marking", err);
+}
+static tacit_status do_wait_mark(void *self, unsigned which, tacit_error *err)
+{
+    context *c = enter(self);
+    tacit_status status = checked(cudaEventSynchronize(c->marks[which]), "running", err);
+    return status == TACIT_OK ? launched(c, err) : status;
+}
+
+static const cuda_ops ops = {do_alloc,     do_release, do_alloc_host,  do_release_host,
+                             do_copy,      do_clear,   do_keys,        do_step,
+                             do_deal,      do_local,   do_words,       do_product,
+                             do_split,     do_gemm,    do_pack,        do_unpack,
+                             do_graph_begin, do_graph_end, do_graph_run, do_graph_free,
+                             do_wait,      do_mark,    do_wait_mark};
+
+extern "C" bool cuda_present(char *why, size_t size)
+{
+    int count = 0;
+    cudaError_t e = cudaGetDeviceCount(&count);
+    if (e == cudaSuccess && count > 0)
+        return true;
+    cudaGetLastError();
+    if (why)
+        snprintf(why, size, "%s", e == cudaSuccess ? "no CUDA device" : cudaGetErrorString(e));
+    return false;
+}
+
+// T0 from the field: 2 S(x), S(x), S(x), 3 S(x) from the lowest byte up.
+static void fill_table(uint32_t table[256])
+{
+    uint8_t p = 1, q = 1, box[256] = {0x63};
+    do {
+        p = (uint8_t)(p ^ p << 1 ^ (p & 0x80 ? 0x1b : 0));
+        q = (uint8_t)(q ^ q << 1);
+        q = (uint8_t)(q ^ q << 2);
+        q = (uint8_t)(q ^ q << 4);
+        q = (uint8_t)(q ^ (q & 0x80 ? 0x09 : 0));
+        uint8_t x = q;
+        for (int k = 1; k < 5; k++)
+            x = (uint8_t)(x ^ (uint8_t)(q << k | q >> (8 - k)));
+        box[p] = x ^ 0x63;
+    } while (p != 1);
+    for (int i = 0; i < 256; i++) {
+        uint32_t s = box[i], d = (s << 1 ^ (s >> 7) * 0x11b) & 255;
+        table[i] = d | s << 8 | s << 16 | (d ^ s) << 24;
+    }
+}
+
+static cudaError_t prepare(context *c, uint64_t budget, cuda_device *out)
+{
+    cudaDeviceProp prop;
+    uint32_t table[256];
+    size_t free_bytes = 0, total = 0;
+    cudaError_t e = cudaSetDevice(c->ordinal);
+    if (e == cudaSuccess)
+        e = cudaGetDeviceProperties(&prop, c->ordinal);
+    if (e == cudaSuccess && prop.major < 8)
+        e = cudaErrorNotSupported;
+    if (e == cudaSuccess)
+        e = cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
+    for (int i = 0; i < CUDA_MARKS && e == cudaSuccess; i++)
+        e = cudaEventCreateWithFlags(&c->marks[i], cudaEventDisableTiming);
+    if (e == cudaSuccess)
+        e = cudaMalloc(&c->keys, (CUDA_KEY_WORDS + 256) * 4);
+    fill_table(table);
+    if (e == cudaSuccess)
+        e = cudaMemcpy(c->keys + CUDA_KEY_WORDS, table, sizeof table, cudaMemcpyHostToDevice);
+    if (e == cudaSuccess)
+        e = cudaMemGetInfo(&free_bytes, &total);
+    if (e != cudaSuccess)
+        return e;
+    c->processors = prop.multiProcessorCount;
+    c->budget = budget && budget < free_bytes ? budget : free_bytes;
+    snprintf(out->name, sizeof out->name, "%s", prop.name);
+    return e;
+}
+
+extern "C" tacit_status cuda_open(unsigned n, uint64_t budget, cuda_device *out, tacit_error *err)
+{
+    char why[200];
+    memset(out, 0, sizeof *out);
+    if (!cuda_present(why, sizeof why)) {
+        error_record(err, TACIT_ERR_UNSUPPORTED, "GPU: %s", why);
+        return TACIT_ERR_UNSUPPORTED;
+    }
+    context *c = (context *)calloc(1, sizeof *c);
+    if (!c)
+        return error_memory(err, "the device");
+    c->ordinal = (int)n;
+    out->ops = &ops;
+    out->self = c;
+    cudaError_t e = prepare(c, budget, out);
+    out->memory = c->budget;
+    if (e == cudaSuccess)
+        return TACIT_OK;
+    cudaGetLastError();
+    cuda_close(out);
+    return failed(e, "opening the device", err);
+}
+
+extern "C" void cuda_close(cuda_device *device)
+{
+    context *c = (context *)device->self;
+    if (!c)
+        return;
+    enter(c);
+    while (c->blocks)
+        do_release(c, c->blocks->memory);
+    if (c->keys) {
+        cudaMemset(c->keys, 0, CUDA_KEY_WORDS * 4);
+        cudaFree(c->keys);
+    }
+    for (int i = 0; i < CUDA_MARKS; i++)
+        if (c->marks[i])
+            cudaEventDestroy(c->marks[i]);
+    if (c->stream)
+        cudaStreamDestroy(c->stream);
+    free(c);
+    memset(device, 0, sizeof *device);
+}

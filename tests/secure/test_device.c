@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Parties and dealer on a device: the same keys, the same messages, the same results as without
+ * one, whichever side has it. On the host's twin of a device everywhere, on a GPU where there is
+ * one. */
+#include "secure/device.h"
+#include "secure/world.h"
+#include "support/host_device.h"
+
+#define HEAD "tacit 1\ngraph \"t\" {\n opset \"\" 22\n"
+
+static const char layer[] = HEAD
+    " in %x : f32[1,6,8]\n const %g : f32[8] = ...\n const %b : f32[8] = ...\n"
+    " const %wq : f32[8,8] = ...\n const %wk : f32[8,8] = ...\n const %wv : f32[8,8] = ...\n"
+    " const %split : i64[4] = [0,0,2,4]\n const %join : i64[3] = [0,0,8]\n"
+    " const %w1 : f32[8,12] = ...\n const %w2 : f32[12,8] = ...\n"
+    " %n : f32[1,6,8] = LayerNormalization(%x, %g, %b) axis=-1 epsilon=1e-5\n"
+    " %q0 : f32[1,6,8] = MatMul(%n, %wq)\n %q1 : f32[1,6,2,4] = Reshape(%q0, %split)\n"
+    " %q : f32[1,2,6,4] = Transpose(%q1) perm=[0,2,1,3]\n"
+    " %k0 : f32[1,6,8] = MatMul(%n, %wk)\n %k1 : f32[1,6,2,4] = Reshape(%k0, %split)\n"
+    " %k : f32[1,2,6,4] = Transpose(%k1) perm=[0,2,1,3]\n"
+    " %v0 : f32[1,6,8] = MatMul(%n, %wv)\n %v1 : f32[1,6,2,4] = Reshape(%v0, %split)\n"
+    " %v : f32[1,2,6,4] = Transpose(%v1) perm=[0,2,1,3]\n"
+    " %a : f32[1,6,2,4] = tacit.Attention(%q, %k, %v) scale=0.5 causal=1 out_layout=\"bshd\"\n"
+    " %a1 : f32[1,6,8] = Reshape(%a, %join)\n %r : f32[1,6,8] = Add(%a1, %n)\n"
+    " %f1 : f32[1,6,12] = MatMul(%r, %w1)\n %f2 : f32[1,6,12] = Gelu(%f1)\n"
+    " %f3 : f32[1,6,8] = MatMul(%f2, %w2)\n %y : f32[1,6,8] = Add(%f3, %r)\n out %y\n}\n";
+
+static const char small[] = HEAD
+    " in %x : f32[4,6]\n const %g : f32[6] = ...\n const %w : f32[6,5] = ...\n"
+    " %a : f32[4,6] = Relu(%x)\n %b : f32[4,6] = Mul(%a, %g)\n %c : f32[4,5] = MatMul(%b, %w)\n"
+    " %s : f32[4,5] = Softmax(%c) axis=-1\n %i : i64[4] = ArgMax(%c) axis=-1 keepdims=0\n"
+    " out %s\n out %i\n}\n";
+
+static const char conv[] =
+    HEAD " in %x : f32[1,2,6,6]\n const %w : f32[3,2,3,3] = ...\n const %b : f32[3] = ...\n"
+         " %y : f32[1,3,6,6] = Conv(%x, %w, %b) pads=[1,1,1,1]\n %z : f32[1,3,6,6] = Relu(%y)\n"
+         " %p : f32[1,3,3,3] = MaxPool(%z) kernel_shape=[2,2] strides=[2,2]\n out %p\n}\n";
+
+typedef struct device_side {
+    side s;
+    const cuda_device *device; /* NULL: the processor */
+} device_side;
+
+static void *run_device_side(void *context)
+{
+    device_side *x = context;
+    side *s = &x->s;
+    if (!x->device)
+        return run_side(s);
+    sec_link link = {key_take, s->key, swap_bytes, s};
+    sec_weights weights = {0};
+    sec_device *d = NULL;
+    s->status = sec_weights_exchange(s->w->p, &s->party, &link, &weights, &s->err);
+    if (s->status == TACIT_OK)
+        s->status = sec_device_create(s->w->p, &s->party, x->device, &weights, &d, &s->err);
+    if (s->status == TACIT_OK)
+        s->status = sec_device_load(d, &link, &s->err);
+    if (s->status == TACIT_OK)
+        s->status = sec_device_run(d, s->run, &link, (const ir_tensor *const *)s->w->in, s->w->out,
+                                   &s->err);
+    sec_device_free(d);
+    sec_weights_free(s->w->p, &weights);
+    if (s->status != TACIT_OK)
+        shutdown(s->fd, SHUT_RDWR);
+    return NULL;
+}
+
+static void draw_seeds(world *w, uint8_t seed[2][16])
+{
+    for (int b = 0; b < 2; b++)
+        for (int i = 0; i < 16; i++)
+            seed[b][i] = (uint8_t)rng_u64(&w->r);
+}
+
+/* Deals with and without a device, compares the keys, runs with the devices given. */
+static void run_with(world *w, uint64_t run, const cuda_device *dealer_device, device_side s[2])
+{
+    uint8_t seed[2][16];
+    memory_key key[2] = {{0}}, again[2] = {{0}};
+    fss_dealer dealer;
+    int fds[2];
+    draw_seeds(w, seed);
+    fss_dealer_init(&dealer, &w->p->suite, seed[0], seed[1]);
+    if (sec_deal(w->p, &dealer, run, key_append, key, &w->err) != TACIT_OK)
+        fail_msg("%s", w->err.message);
+    if (dealer_device) {
+        if (sec_device_deal(w->p, &dealer, dealer_device, run, key_append, again, &w->err) !=
+            TACIT_OK)
+            fail_msg("%s", w->err.message);
+        for (int b = 0; b < 2; b++) {
+            assert_int_equal(key[b].size, again[b].size);
+            assert_memory_equal(key[b].data, again[b].data, key[b].size);
+            free(again[b].data);
+        }
+    }
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    pthread_t thread[2];
+    for (unsigned b = 0; b < 2; b++) {
+        side *x = &s[b].s;
+        x->w = w;
+        x->fd = fds[b];
+        x->key = &key[b];
+        x->run = run;
+        fss_party_init(&x->party, &w->p->suite, b, seed[b]);
+        assert_int_equal(pthread_create(&thread[b], NULL, run_device_side, &s[b]), 0);
+    }
+    for (int b = 0; b < 2; b++)
+        pthread_join(thread[b], NULL);
+    close(fds[0]);
+    close(fds[1]);
+    if (s[0].s.status == TACIT_OK && s[1].s.status == TACIT_OK &&
+        sec_simulate(w->p, &dealer, run, (const ir_tensor *const *)w->in, w->sim, &w->err) !=
+            TACIT_OK)
+        fail_msg("%s", w->err.message);
+    free(key[0].data);
+    free(key[1].data);
+}
+
+/* Both sides in all combinations, each with a device of its own; every byte sent is what a party without device sends. */
+static void check_graph(const char *text, sec_mode mode, const cuda_device *device)
+{
+    world w;
+    world_graph(&w, text, 5, 0.6);
+    if (world_compile(&w, mode) != TACIT_OK)
+        fail_msg("%s", w.err.message);
+    world_inputs(&w, 2);
+    uint8_t *sent[2] = {0};
+    size_t size[2] = {0};
+    rng start = w.r;
+    for (int which = 0; which < 4; which++) {
+        device_side s[2] = {{.s = {.sent = malloc(1)}, .device = which & 1 ? &device[0] : NULL},
+                            {.s = {.sent = malloc(1)}, .device = which & 2 ? &device[1] : NULL}};
+        w.r = start; /* the same seeds each time */
+        for (uint32_t i = 0; i < w.graph->outputs.count; i++)
+            memset(w.out[i]->data, 0xa5, w.out[i]->bytes);
+        run_with(&w, 2, which == 0 ? device : NULL, s);
+        for (int b = 0; b < 2; b++) {
+            if (s[b].s.status != TACIT_OK)
+                fail_msg("party %d: %s", b, s[b].s.err.message);
+            if (which == 0) {
+                sent[b] = s[b].s.sent;
+                size[b] = s[b].s.sent_size;
+                continue;
+            }
+            assert_int_equal(size[b], s[b].s.sent_size);
+            assert_memory_equal(sent[b], s[b].s.sent, size[b]);
+            free(s[b].s.sent);
+        }
+        for (uint32_t i = 0; i < w.graph->outputs.count; i++)
+            assert_memory_equal(w.out[i]->data, w.sim[i]->data, w.out[i]->bytes);
+    }
+    free(sent[0]);
+    free(sent[1]);
+    world_end(&w);
+}
+
+static void check_all(const cuda_device *device)
+{
+    static const char *const graphs[] = {layer, small, conv};
+    for (size_t g = 0; g < 3; g++)
+        for (int weights = SEC_PUBLIC; weights <= SEC_SERVER; weights++) {
+            sec_mode mode = world_mode();
+            mode.weights = weights;
+            check_graph(graphs[g], mode, device);
+        }
+    for (int compare = SEC_AUTO; compare < SEC_COMPARES; compare++)
+        for (int dither = 0; dither < 2; dither++) {
+            sec_mode mode = world_mode();
+            mode.compare = (uint8_t)compare;
+            mode.dither = dither;
+            check_graph(layer, mode, device);
+        }
+}
+
+static void programs_on_the_host(void **state)
+{
+    (void)state;
+    cuda_device d[2] = {host_device_open(0, 0), host_device_open(0, 0)};
+    check_all(d);
+    for (int b = 0; b < 2; b++) {
+        assert_int_equal(host_device_held(&d[b]), 0);
+        host_device_close(&d[b]);
+    }
+}
+
+static void programs_on_the_gpu(void **state)
+{
+    (void)state;
+    char why[200];
+    cuda_device d[2];
+    tacit_error err = {0};
+    if (!cuda_present(why, sizeof why)) {
+        print_message("no GPU: %s\n", why);
+        skip();
+    }
+    for (int b = 0; b < 2; b++)
+        if (cuda_open(0, 0, &d[b], &err) != TACIT_OK)
+            fail_msg("%s", err.message);
+    check_all(d);
+    cuda_close(&d[0]);
+    cuda_close(&d[1]);
+}
+
+/* A device that fails in the middle: a clean error here, the peer hears of it, nothing leaks. */
+static void a_lost_device(void **state)
+{
+    (void)state;
+    world w;
+    world_graph(&w, small, 5, 0.6);
+    assert_int_equal(world_compile(&w, world_mode()), TACIT_OK);
+    world_inputs(&w, 2);
+    for (uint64_t after = 1; after < 400; after += 57) {
+        cuda_device d = host_device_open(0, after);
+        device_side s[2] = {{.device = &d}, {.device = NULL}};
+        run_with(&w, 1, NULL, s);
+        if (s[0].s.status != TACIT_OK) {
+            assert_int_equal(s[0].s.status, TACIT_ERR_IO);
+            assert_int_equal(s[1].s.status, TACIT_ERR_PEER);
+            assert_string_equal(s[0].s.err.message, "the device was lost");
+        }
+        assert_int_equal(host_device_held(&d), 0);
+        host_device_close(&d);
+    }
+    for (uint64_t budget = 1000; budget < 2000000; budget *= 3) {
+        cuda_device d = host_device_open(budget, 0);
+        device_side s[2] = {{.device = NULL}, {.device = &d}};
+        run_with(&w, 1, NULL, s);
+        if (s[1].s.status != TACIT_OK)
+            assert_int_equal(s[1].s.status, TACIT_ERR_MEMORY);
+        assert_int_equal(host_device_held(&d), 0);
+        host_device_close(&d);
+    }
+    world_end(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(programs_on_the_host),
+        cmocka_unit_test(a_lost_device),
+        cmocka_unit_test(programs_on_the_gpu),
+    };
+    return cmocka_run_group_tests_name("secure.device", tests, NULL, NULL);
+}
