@@ -87,6 +87,7 @@ typedef struct tacit_secure_deal_options {
     const char *server_key, *client_key;
     const char *server_secret, *client_secret; /* NULL: KEY.secret, made where absent */
     uint64_t insecure_seed; /* not 0: predictable keys for tests, marked as such */
+    const char *device;     /* as in tacit_secure_peer */
 } tacit_secure_deal_options;
 TACIT_API TACIT_MUST_USE tacit_status tacit_secure_deal(const tacit_secure *secure,
                                                         const tacit_secure_deal_options *options,
@@ -99,11 +100,18 @@ typedef struct tacit_secure_peer {
     int timeout_ms;           /* of any wait; default 30000 */
     int accept_predictable;   /* run with keys that were dealt predictably */
     const char *share;        /* this party's file of tacit_secure_share, with shared weights */
+    /* "cpu", "cuda", "cuda:N" or "auto" (a GPU if there is one); NULL: TACIT_DEVICE, else "cpu".
+     * Results and messages are the same; where a GPU is asked for and there is none, the report
+     * says why the processor was used. */
+    const char *device;
+    uint64_t device_bytes; /* most memory to use there; 0: what is free */
 } tacit_secure_peer;
 
 typedef struct tacit_secure_report {
     uint32_t run, rounds;
     uint64_t sent, received, online_ns; /* online: from the first input byte to the result */
+    uint64_t prepare_ns;                /* before that: weights, and the key onto the device */
+    char device[128];                   /* what computed */
 } tacit_secure_report;
 
 /* Serves one query. */

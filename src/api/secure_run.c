@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Private inference: dealing, serving, asking, simulating. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,8 +9,48 @@
 #include "base/cpu.h"
 #include "fss/rand.h"
 #include "secure/channel.h"
+#include "secure/device.h"
 #include "secure/keyfile.h"
 #include "secure/weights.h"
+
+/* ---- where to compute ---- */
+
+/* The device that `wanted` names, or none: then `why` says what computes instead. A GPU that is
+ * there but cannot be used is an error only where it was asked for by name. */
+static tacit_status choose_device(const char *wanted, uint64_t budget, cuda_device *device,
+                                  char *why, size_t size, tacit_error *err)
+{
+    *device = (cuda_device){0};
+    if (!wanted || !*wanted)
+        wanted = getenv("TACIT_DEVICE");
+    if (!wanted || !*wanted)
+        wanted = "cpu";
+    snprintf(why, size, "cpu");
+    unsigned long n = 0;
+    bool automatic = strcmp(wanted, "auto") == 0;
+    if (strcmp(wanted, "cpu") == 0)
+        return TACIT_OK;
+    if (strncmp(wanted, "cuda:", 5) == 0) {
+        char *end = NULL;
+        n = strtoul(wanted + 5, &end, 10);
+        if (!wanted[5] || *end || n > 1023)
+            return error_set(err, TACIT_ERR_ARGUMENT, "'%s' names no device", wanted);
+    } else if (strcmp(wanted, "cuda") != 0 && !automatic)
+        return error_set(err, TACIT_ERR_ARGUMENT, "a device is auto, cpu, cuda or cuda:N, not '%s'",
+                         wanted);
+    char missing[96];
+    if (!cuda_present(missing, sizeof missing)) {
+        if (!automatic)
+            snprintf(why, size, "cpu (no GPU: %s)", missing);
+        return TACIT_OK;
+    }
+    tacit_error trouble;
+    tacit_status status = cuda_open((unsigned)n, budget, device, automatic ? &trouble : err);
+    if (status != TACIT_OK && automatic)
+        return TACIT_OK;
+    snprintf(why, size, "%s", device->name);
+    return status;
+}
 
 /* ---- dealer ---- */
 
@@ -38,17 +79,22 @@ static tacit_status write_key(void *context, unsigned party, const void *data, s
     return key_writer_add((key_writer *)context + party, data, size, err);
 }
 
-static tacit_status deal_runs(const sec_program *p, const dealt *d, uint32_t runs, key_writer w[2],
-                              tacit_error *err)
+static tacit_status deal_runs(const sec_program *p, const dealt *d, uint32_t runs, const char *on,
+                              key_writer w[2], tacit_error *err)
 {
     fss_dealer dealer;
+    cuda_device device;
+    char why[128];
     fss_dealer_init(&dealer, &p->suite, d->seed[0], d->seed[1]);
-    tacit_status status = TACIT_OK;
+    tacit_status status = choose_device(on, 0, &device, why, sizeof why, err);
     for (uint32_t run = 0; run < runs && status == TACIT_OK; run++) {
-        status = sec_deal(p, &dealer, run, write_key, w, err);
+        status = device.ops ? sec_device_deal(p, &dealer, &device, run, write_key, w, err)
+                            : sec_deal(p, &dealer, run, write_key, w, err);
         for (int b = 0; b < 2 && status == TACIT_OK; b++)
             status = key_writer_end_run(&w[b], err);
     }
+    if (device.ops)
+        cuda_close(&device);
     explicit_bzero(&dealer, sizeof dealer);
     return status;
 }
@@ -77,7 +123,7 @@ tacit_status tacit_secure_deal(const tacit_secure *s, const tacit_secure_deal_op
         explicit_bzero(secret, sizeof secret);
     }
     if (status == TACIT_OK)
-        status = deal_runs(p, &d, runs, w, err);
+        status = deal_runs(p, &d, runs, o->device, w, err);
     for (int b = 0; b < 2 && status == TACIT_OK; b++)
         status = key_writer_commit(&w[b], err);
     if (status != TACIT_OK) {
@@ -101,7 +147,9 @@ typedef struct session {
     uint8_t tag[WEIGHT_TAG]; /* the server's name for its weights under this key's masks */
     bool known;              /* the client has them already */
     uint32_t run;
-    uint64_t start;
+    uint64_t start, prepare;
+    cuda_device device; /* no ops: the processor */
+    char computes[128];
 } session;
 
 /* What both must agree on: graph, session, who is who, and the first run unused by both. */
@@ -159,14 +207,24 @@ static tacit_status run_party(session *x, const ir_tensor *const *inputs, ir_ten
                      .own_weight = x->share.file ? share_read : NULL,
                      .own_context = &x->share};
     sec_weights weights = {0};
+    sec_device *device = NULL;
+    x->prepare = clock_ns();
     sec_link cached =
         p->mode.weights == SEC_SERVER ? cache_link(&x->cache, &link, x->known, x->tag) : link;
     tacit_status status = sec_weights_exchange(p, &party, &cached, &weights, err);
     cache_close(&x->cache, status == TACIT_OK);
+    if (status == TACIT_OK && x->device.ops) {
+        status = sec_device_create(p, &party, &x->device, &weights, &device, err);
+        if (status == TACIT_OK)
+            status = sec_device_load(device, &link, err);
+    }
     x->start = clock_ns();
+    x->prepare = x->start - x->prepare;
     if (status == TACIT_OK)
-        status = sec_party_run(p, &party, x->run, &link, &weights, inputs, outputs, err);
+        status = device ? sec_device_run(device, x->run, &link, inputs, outputs, err)
+                        : sec_party_run(p, &party, x->run, &link, &weights, inputs, outputs, err);
     x->start = clock_ns() - x->start;
+    sec_device_free(device);
     sec_weights_free(p, &weights);
     explicit_bzero(&party, sizeof party);
     return status;
@@ -188,7 +246,8 @@ static tacit_status open_key(session *x, tacit_error *err)
                          "the key '%s' is used up: it was dealt for %u runs and keys are never "
                          "used twice",
                          peer->key, x->key.header.runs);
-    return TACIT_OK;
+    return choose_device(peer->device, peer->device_bytes, &x->device, x->computes,
+                         sizeof x->computes, err);
 }
 
 static tacit_status talk(session *x, int fd, const ir_tensor *const *inputs,
@@ -207,12 +266,17 @@ static tacit_status talk(session *x, int fd, const ir_tensor *const *inputs,
 
 static void finish(session *x, tacit_secure_report *report)
 {
-    if (report)
+    if (report) {
         *report = (tacit_secure_report){.run = x->run,
                                         .rounds = x->s->program->rounds,
                                         .sent = x->line.sent,
                                         .received = x->line.received,
-                                        .online_ns = x->start};
+                                        .online_ns = x->start,
+                                        .prepare_ns = x->prepare};
+        memcpy(report->device, x->computes, sizeof report->device);
+    }
+    if (x->device.ops)
+        cuda_close(&x->device);
     channel_close(&x->line);
     key_reader_close(&x->key);
     share_close(&x->share);
