@@ -3,14 +3,14 @@
 #include "cuda/elem_deal.h"
 #include "cuda/shared.cuh"
 
-template <int KIND, int DIRECT>
+template <int KIND, int FORM>
 __global__ void __launch_bounds__(KERNEL_THREADS, 2)
     deal_kernel(const __grid_constant__ cuda_gate g, const __grid_constant__ cuda_io io,
                 const uint32_t *keys)
 {
     shared_fill(keys);
     GRID_LOOP(i, g.count)
-        elem_deal(NULL, &g, &io, KIND, DIRECT, i);
+        elem_deal(NULL, &g, &io, KIND, FORM, i);
 }
 
 typedef void (*deal_fn)(const cuda_gate, const cuda_io, const uint32_t *);
@@ -22,7 +22,13 @@ static deal_fn deal_of(const cuda_gate *g)
         return deal_kernel<CUDA_##kind, 0>;
 #define BOTH(kind)                                                                                 \
     case CUDA_##kind:                                                                              \
-        return g->direct ? deal_kernel<CUDA_##kind, 1> : deal_kernel<CUDA_##kind, 0>;
+        return g->form == CUDA_DIRECT ? deal_kernel<CUDA_##kind, CUDA_DIRECT>                      \
+                                      : deal_kernel<CUDA_##kind, CUDA_PLAIN>;
+#define ALL(kind)                                                                                  \
+    case CUDA_##kind:                                                                              \
+        return g->form == CUDA_DIRECT ? deal_kernel<CUDA_##kind, CUDA_DIRECT>                      \
+               : g->form == CUDA_WIDE ? deal_kernel<CUDA_##kind, CUDA_WIDE>                        \
+                                      : deal_kernel<CUDA_##kind, CUDA_PLAIN>;
     switch (g->kind) {
         PLAIN(SHARE)
         PLAIN(BIT)
@@ -32,14 +38,15 @@ static deal_fn deal_of(const cuda_gate *g)
         BOTH(RELU)
         BOTH(PIECES)
         BOTH(MAX)
-        BOTH(TR)
+        ALL(TR)
         PLAIN(ARS)
-        BOTH(GAP)
+        ALL(GAP)
         PLAIN(LUT)
         PLAIN(SPLINE)
         PLAIN(LUT2)
         PLAIN(MUL)
         PLAIN(SQUARE)
+        PLAIN(CURVE)
     }
     return NULL;
 }

@@ -423,8 +423,89 @@ ELEM void elem_deal_lut2(const elem_ctx *c)
     elem_deal_word(c, 3, 2, s * r0);
 }
 
+/* ---- truncation by digits whose products are words ---- */
+
+ELEM void elem_deal_wide(const elem_ctx *c)
+{
+    const cuda_item *it = &c->g->item[WIDE_TABLES];
+    unsigned n = it->digits, shift = it->bits, bits = c->g->item[WIDE_BITS].bits;
+    uint64_t r = elem_in(c, 0);
+    uint8_t *key = elem_heavy_key(c, it);
+    ELEM_NO_UNROLL
+    for (unsigned d = 0; d < n; d++) {
+        unsigned width = elem_digit_width(it, d);
+        shift -= width;
+        elem_deal_string(c, elem_slot(WIDE_TABLES, d), key, 1u << width,
+                         elem_point(elem_low(r >> shift, width)));
+        key += elem_string_bytes(1u << width, c->g->count);
+    }
+    uint64_t mask = elem_prf_word(c->e, CUDA_SEED, c->id, elem_slot(WIDE_BITS, 0), c->i, bits) ^
+                    elem_prf_word(c->e, CUDA_SEED_1, c->id, elem_slot(WIDE_BITS, 0), c->i, bits);
+    ELEM_NO_UNROLL
+    for (unsigned set = 0; set < 1u << (n - 1); set++) {
+        uint64_t value = (((mask >> n) & set) ^ set) == 0;
+        if (set)
+            elem_deal_word(c, WIDE_PRODUCTS, set - 1, value);
+        ELEM_NO_UNROLL
+        for (unsigned d = 0; d < n; d++)
+            if (!(set >> d))
+                elem_deal_word(c, WIDE_PRODUCTS, elem_product_at(n, d, set), value & (mask >> d));
+    }
+    if (c->g->item[WIDE_TOP].repeat)
+        elem_deal_word(c, WIDE_TOP, 0, r >> (c->g->in_bits - 1) & 1);
+    elem_deal_shifted(c, WIDE_MASK, r);
+}
+
+/* ---- a spline between two lines ---- */
+
+ELEM void elem_deal_times(const elem_ctx *c, unsigned word, uint64_t value)
+{
+    unsigned set = 2 * (c->g->degree + 1u);
+    elem_deal_word(c, CURVE_SPLINE, word, value);
+    elem_deal_word(c, CURVE_SPLINE, set + word, value * elem_in(c, 2));
+    elem_deal_word(c, CURVE_SPLINE, 2 * set + word, value * elem_in(c, 3));
+}
+ELEM void elem_deal_curve(const elem_ctx *c)
+{
+    unsigned d = c->g->degree;
+    elem_lines w = elem_lines_of(c->g);
+    uint64_t r = elem_in(c, 0), p[4] = {0}, rv[4] = {0};
+    p[0] = elem_deal_index(c, CURVE_TREE, elem_in(c, 1));
+    ELEM_LOOP
+    for (unsigned j = 0; j < 4; j++) {
+        if (j > d)
+            break;
+        if (j)
+            p[j] = p[j - 1] * (0 - r);
+        elem_deal_times(c, j, p[j]);
+        rv[j] = elem_deal_mask(c, CURVE_OPEN, j);
+    }
+    ELEM_LOOP
+    for (unsigned k = 0; k < 4; k++) {
+        if (k > d)
+            break;
+        uint64_t q = 0;
+        ELEM_LOOP
+        for (unsigned j = 0; j < 4; j++)
+            if (j >= k && j <= d)
+                q -= elem_binomial(j, k) * rv[j] * p[j - k];
+        elem_deal_times(c, d + 1 + k, q);
+    }
+    if (w.r >= 0)
+        elem_deal_word(c, CURVE_LINES, (unsigned)w.r, r);
+    ELEM_LOOP
+    for (unsigned side = 0; side < 2; side++) {
+        uint64_t bit = elem_in(c, 2 + side);
+        if (w.c[side] >= 0)
+            elem_deal_word(c, CURVE_LINES, (unsigned)w.c[side], bit);
+        if (w.cr[side] >= 0)
+            elem_deal_word(c, CURVE_LINES, (unsigned)w.cr[side], bit * r);
+    }
+    elem_put(c, 0, 0, elem_deal_mask(c, CURVE_MASK, 0));
+}
+
 ELEM void elem_deal(const elem_env *e, const cuda_gate *g, const cuda_io *io, unsigned kind,
-                    unsigned direct, uint64_t i)
+                    unsigned form, uint64_t i)
 {
     elem_ctx ctx;
     const elem_ctx *c = &ctx;
@@ -459,7 +540,7 @@ ELEM void elem_deal(const elem_env *e, const cuda_gate *g, const cuda_io *io, un
         elem_put(c, 0, 0, elem_deal_choice(c, 0, elem_in(c, 0), elem_in(c, 1)));
         break;
     case CUDA_RELU:
-        if (direct)
+        if (form == CUDA_DIRECT)
             elem_deal_direct_sign(c);
         else
             elem_put(c, 0, 0,
@@ -467,13 +548,13 @@ ELEM void elem_deal(const elem_env *e, const cuda_gate *g, const cuda_io *io, un
                                       elem_in(c, 0)));
         break;
     case CUDA_PIECES:
-        if (direct)
+        if (form == CUDA_DIRECT)
             elem_deal_direct_pieces(c);
         else
             elem_deal_pieces(c);
         break;
     case CUDA_MAX:
-        if (direct) {
+        if (form == CUDA_DIRECT) {
             elem_deal_direct_sign(c);
         } else {
             uint64_t rs = elem_deal_sign(c, 0, 1, g->eff_bits, elem_in(c, 0) - elem_in(c, 1));
@@ -483,8 +564,10 @@ ELEM void elem_deal(const elem_env *e, const cuda_gate *g, const cuda_io *io, un
         }
         break;
     case CUDA_TR:
-        if (direct) {
+        if (form == CUDA_DIRECT) {
             elem_deal_direct_shift(c);
+        } else if (form == CUDA_WIDE) {
+            elem_deal_wide(c);
         } else {
             elem_deal_carry(c, 0, 1, 0, 2, elem_in(c, 0));
             elem_deal_shifted(c, 3, elem_in(c, 0));
@@ -497,8 +580,12 @@ ELEM void elem_deal(const elem_env *e, const cuda_gate *g, const cuda_io *io, un
         elem_deal_shifted(c, 5, elem_in(c, 0));
         break;
     case CUDA_GAP:
-        if (direct) {
+        if (form == CUDA_DIRECT) {
             elem_deal_direct_shift(c);
+            break;
+        }
+        if (form == CUDA_WIDE) {
+            elem_deal_wide(c);
             break;
         }
         if (g->faithful)
@@ -515,6 +602,9 @@ ELEM void elem_deal(const elem_env *e, const cuda_gate *g, const cuda_io *io, un
         break;
     case CUDA_LUT2:
         elem_deal_lut2(c);
+        break;
+    case CUDA_CURVE:
+        elem_deal_curve(c);
         break;
     default: {
         uint64_t x = elem_in(c, 0), y = kind == CUDA_SQUARE ? x : elem_in(c, 1);

@@ -153,16 +153,21 @@ ELEM void elem_value(const elem_ctx *c, const elem_lookup *l, unsigned k, uint64
     c->io->out[0][(l->row + k) * c->g->count + c->i] = elem_low(value, c->g->inner_bits);
 }
 
-/* The look-ups of a gate's first step: one, or two for LUT2. */
-ELEM unsigned elem_lookups(const cuda_gate *g, elem_lookup l[2])
+/* The look-ups of a gate's first step, for whoever starts it: one, or two for LUT2. */
+static inline int cuda_looks_up(const cuda_gate *g)
 {
-    unsigned two = g->kind == CUDA_LUT2;
+    return g->kind == CUDA_LUT || g->kind == CUDA_SPLINE || g->kind == CUDA_LUT2 ||
+           g->kind == CUDA_CURVE;
+}
+static inline unsigned elem_lookups(const cuda_gate *g, elem_lookup l[2])
+{
+    unsigned two = g->kind == CUDA_LUT2, spline = g->kind == CUDA_SPLINE || g->kind == CUDA_CURVE;
     for (unsigned k = 0; k <= two; k++) {
         l[k].item = k;
         l[k].mask = two ? 2 : 1;
         l[k].row = k;
-        l[k].rows = two ? 1 : g->kind == CUDA_SPLINE ? g->degree + 1u : g->rows;
-        l[k].input = g->kind == CUDA_SPLINE ? 1 : k;
+        l[k].rows = two ? 1 : spline ? g->degree + 1u : g->rows;
+        l[k].input = spline ? 1 : k;
         l[k].bits = k ? g->index2_bits : g->index_bits;
         l[k].table = k ? g->table2 : g->table;
         l[k].depth = l[k].bits <= 7 ? 0 : l[k].bits - 7;

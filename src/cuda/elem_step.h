@@ -345,6 +345,77 @@ ELEM void elem_gap(const elem_ctx *c, unsigned step)
     elem_put(c, 0, 0, elem_low(out, g->out_bits));
 }
 
+/* ---- truncation by digits whose products are words ---- */
+
+enum { WIDE_TABLES, WIDE_BITS, WIDE_PRODUCTS, WIDE_TOP, WIDE_MASK };
+
+ELEM uint64_t elem_wide_offset(const cuda_gate *g)
+{
+    return g->kind == CUDA_GAP ? (uint64_t)1 << (g->in_bits - 2) : 0;
+}
+ELEM unsigned elem_product_at(unsigned digits, unsigned d, unsigned set)
+{
+    return (1u << (digits - 1)) - 1 + (1u << d) - 1 + set;
+}
+ELEM void elem_wide_open(const elem_ctx *c)
+{
+    const cuda_item *it = &c->g->item[WIDE_TABLES];
+    unsigned n = it->digits, shift = it->bits;
+    uint64_t mask = elem_own(c, WIDE_BITS, 0), x = elem_in(c, 0) + elem_wide_offset(c->g);
+    uint64_t at = it->at;
+    ELEM_NO_UNROLL
+    for (unsigned d = 0; d < n; d++) {
+        unsigned width = elem_digit_width(it, d);
+        elem_block table = elem_string(c, elem_slot(WIDE_TABLES, d), at, 1u << width);
+        at += elem_string_bytes(1u << width, c->g->count);
+        shift -= width;
+        uint64_t digit = elem_low(x >> shift, width);
+        elem_put(c, 0, d, elem_table_less(table, digit) ^ (mask >> d & 1));
+        if (d + 1 < n)
+            elem_put(c, 0, n + d, elem_table_bit(table, digit) ^ (mask >> (n + d) & 1));
+    }
+}
+/* Share of the borrow from the opened bits. */
+ELEM uint64_t elem_borrow(const elem_ctx *c, unsigned digits)
+{
+    uint64_t equal = 0, less = 0, sum = 0;
+    ELEM_NO_UNROLL
+    for (unsigned k = 0; k < digits; k++) {
+        less |= elem_opened(c, k) << k;
+        if (k + 1 < digits)
+            equal |= elem_opened(c, digits + k) << k;
+    }
+    ELEM_NO_UNROLL
+    for (unsigned set = 0; set < 1u << (digits - 1); set++) {
+        uint64_t whole = set ? elem_word(c, WIDE_PRODUCTS, set - 1) : c->b;
+        uint64_t odd = 0 - elem_parity(equal & set);
+        ELEM_NO_UNROLL
+        for (unsigned d = 0; d < digits; d++) {
+            uint64_t all = (1u << d) - 1;
+            if (set >> d || ((equal | set) & all) != all) /* both public */
+                continue;
+            uint64_t word = elem_word(c, WIDE_PRODUCTS, elem_product_at(digits, d, set));
+            uint64_t term = word + ((whole - 2 * word) & elem_mask(less >> d));
+            sum += (term ^ odd) - odd;
+        }
+    }
+    return sum;
+}
+ELEM void elem_wide(const elem_ctx *c, unsigned step)
+{
+    const cuda_gate *g = c->g;
+    unsigned bits = g->in_bits, f = g->shift;
+    if (step == 0) {
+        elem_wide_open(c);
+        return;
+    }
+    uint64_t offset = elem_wide_offset(g), u = elem_low(elem_in(c, 0) + offset, bits), wrap = 0;
+    if (g->item[WIDE_TOP].repeat)
+        wrap = (elem_word(c, WIDE_TOP, 0) << (bits - f)) & ~elem_mask(u >> (bits - 1));
+    uint64_t out = elem_own(c, WIDE_MASK, 0) - elem_borrow(c, g->item[WIDE_TABLES].digits);
+    elem_put(c, 0, 0, elem_low(out + c->b * ((u >> f) - (offset >> f)) + wrap, g->out_bits));
+}
+
 /* ---- many thresholds ---- */
 
 ELEM void elem_bits(const elem_ctx *c)
@@ -529,6 +600,82 @@ ELEM void elem_lut2(const elem_ctx *c)
              elem_low(elem_own(c, 4, 0) + v0 * v1 * s - v0 * sr1 - v1 * sr0, c->g->out_bits));
 }
 
+/* ---- a spline between two lines ---- */
+
+enum { CURVE_TREE, CURVE_OPEN, CURVE_SPLINE, CURVE_LINES, CURVE_MASK };
+
+/* Where the words of the lines are, or -1: r; c and c r of either side. */
+typedef struct elem_lines {
+    int r, c[2], cr[2];
+} elem_lines;
+ELEM elem_lines elem_lines_of(const cuda_gate *g)
+{
+    elem_lines w;
+    int n = 0;
+    w.r = g->slope[0] || g->slope[1] ? n++ : -1;
+    ELEM_LOOP
+    for (int side = 0; side < 2; side++) {
+        w.c[side] = g->slope[side] || g->base[side] ? n++ : -1;
+        w.cr[side] = g->slope[side] ? n++ : -1;
+    }
+    return w;
+}
+/* Shares of the spline (set 0) or of the spline times a mask bit. */
+ELEM uint64_t elem_curve_spline(const elem_ctx *c, unsigned set, uint64_t x)
+{
+    unsigned d = c->g->degree, first = set * 2 * (d + 1);
+    uint64_t p[4] = {0}, power[4] = {1, 0, 0, 0}, total = elem_word(c, CURVE_SPLINE, first + d + 1);
+    ELEM_LOOP
+    for (unsigned j = 0; j < 4; j++) {
+        if (j > d)
+            break;
+        p[j] = elem_word(c, CURVE_SPLINE, first + j);
+        if (j) {
+            power[j] = power[j - 1] * x;
+            total += elem_word(c, CURVE_SPLINE, first + d + 1 + j) * power[j];
+        }
+    }
+    ELEM_LOOP
+    for (unsigned k = 0; k < 4; k++) {
+        if (k > d)
+            break;
+        uint64_t inner = 0;
+        ELEM_LOOP
+        for (unsigned j = 0; j < 4; j++)
+            if (j <= k)
+                inner += elem_binomial(k, j) * power[j] * p[k - j];
+        total += elem_opened(c, k) * inner;
+    }
+    return total;
+}
+ELEM uint64_t elem_curve_line(const elem_ctx *c, const elem_lines *w, unsigned side, uint64_t x,
+                              uint64_t r)
+{
+    const cuda_gate *g = c->g;
+    if (w->c[side] < 0)
+        return 0;
+    uint64_t bit = elem_in(c, 2 + side), slope = g->slope[side], product = 0;
+    uint64_t value = g->base[side] + slope * x;
+    uint64_t mask = elem_word(c, CURVE_LINES, (unsigned)w->c[side]);
+    if (w->cr[side] >= 0)
+        product = elem_word(c, CURVE_LINES, (unsigned)w->cr[side]);
+    uint64_t line = c->b * value - slope * r, turned = value * mask - slope * product;
+    uint64_t open = side ? 1 - bit : bit, sign = side ? 2 * bit - 1 : 1 - 2 * bit;
+    return open * line + sign * turned;
+}
+ELEM void elem_curve(const elem_ctx *c)
+{
+    elem_lines w = elem_lines_of(c->g);
+    uint64_t x = elem_in(c, 0), left = elem_in(c, 2), right = elem_in(c, 3), r = 0;
+    uint64_t out = elem_own(c, CURVE_MASK, 0) + (right - left) * elem_curve_spline(c, 0, x) -
+                   (1 - 2 * left) * elem_curve_spline(c, 1, x) +
+                   (1 - 2 * right) * elem_curve_spline(c, 2, x);
+    if (w.r >= 0)
+        r = elem_word(c, CURVE_LINES, (unsigned)w.r);
+    out += elem_curve_line(c, &w, 0, x, r) + elem_curve_line(c, &w, 1, x, r);
+    elem_put(c, 0, 0, elem_low(out, c->g->out_bits));
+}
+
 /* ---- products ---- */
 
 ELEM void elem_product(const elem_ctx *c)
@@ -542,7 +689,7 @@ ELEM void elem_product(const elem_ctx *c)
 /* Step `step` of `kind`, which the caller knows at compile time. Look-ups have their first step
  * elsewhere. */
 ELEM void elem_step(const elem_env *e, const cuda_gate *g, const cuda_io *io, unsigned kind,
-                    unsigned direct, unsigned step, uint64_t i)
+                    unsigned form, unsigned step, uint64_t i)
 {
     elem_ctx ctx;
     const elem_ctx *c = &ctx;
@@ -574,7 +721,7 @@ ELEM void elem_step(const elem_env *e, const cuda_gate *g, const cuda_io *io, un
         elem_put(c, 0, 0, elem_choice(c, 0, elem_in(c, 0), elem_in(c, 1)));
         break;
     case CUDA_RELU:
-        if (direct)
+        if (form == CUDA_DIRECT)
             elem_direct_sign(c);
         else if (step == 0)
             elem_put(c, 0, 0, elem_sign(c, 0, 1, g->eff_bits, elem_in(c, 0)));
@@ -582,7 +729,7 @@ ELEM void elem_step(const elem_env *e, const cuda_gate *g, const cuda_io *io, un
             elem_put(c, 0, 0, elem_choice(c, 2, elem_opened(c, 0), elem_in(c, 0)));
         break;
     case CUDA_PIECES:
-        if (direct)
+        if (form == CUDA_DIRECT)
             elem_direct_pieces(c);
         else if (step == 0)
             elem_bits(c);
@@ -590,7 +737,7 @@ ELEM void elem_step(const elem_env *e, const cuda_gate *g, const cuda_io *io, un
             elem_pieces(c);
         break;
     case CUDA_MAX:
-        if (direct)
+        if (form == CUDA_DIRECT)
             elem_direct_sign(c);
         else if (step == 0)
             elem_put(c, 0, 0, elem_sign(c, 0, 1, g->eff_bits, elem_in(c, 0) - elem_in(c, 1)));
@@ -601,8 +748,10 @@ ELEM void elem_step(const elem_env *e, const cuda_gate *g, const cuda_io *io, un
         }
         break;
     case CUDA_TR:
-        if (direct)
+        if (form == CUDA_DIRECT)
             elem_direct_shift(c);
+        else if (form == CUDA_WIDE)
+            elem_wide(c, step);
         else if (step == 0)
             elem_carry(c, 0, 1, 0, 0);
         else
@@ -614,8 +763,10 @@ ELEM void elem_step(const elem_env *e, const cuda_gate *g, const cuda_io *io, un
         elem_ars(c, step);
         break;
     case CUDA_GAP:
-        if (direct)
+        if (form == CUDA_DIRECT)
             elem_direct_shift(c);
+        else if (form == CUDA_WIDE)
+            elem_wide(c, step);
         else
             elem_gap(c, step);
         break;
@@ -627,6 +778,9 @@ ELEM void elem_step(const elem_env *e, const cuda_gate *g, const cuda_io *io, un
         break;
     case CUDA_LUT2:
         elem_lut2(c);
+        break;
+    case CUDA_CURVE:
+        elem_curve(c);
         break;
     default:
         elem_product(c);

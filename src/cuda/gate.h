@@ -25,9 +25,11 @@ enum {
     CUDA_LUT2,
     CUDA_MUL,
     CUDA_SQUARE,
+    CUDA_CURVE,
     CUDA_GATE_KINDS
 };
-enum { CUDA_TREE, CUDA_DIGITS, CUDA_WORD, CUDA_MASK, CUDA_DIRECT };
+enum { CUDA_TREE, CUDA_DIGITS, CUDA_WORD, CUDA_MASK, CUDA_DCF, CUDA_TABLES }; /* items */
+enum { CUDA_PLAIN, CUDA_DIRECT, CUDA_WIDE };                                   /* forms */
 enum { CUDA_AES = 1, CUDA_CHACHA8 = 2 };
 enum { CUDA_HALF = 1, CUDA_BGI = 2 };
 /* Round keys of the four roles and of two seeds, 44 words each, then the tweak. A party has its own
@@ -46,7 +48,7 @@ enum {
 enum { CUDA_MAX_IN = 4, CUDA_MAX_ITEMS = 10, CUDA_MAX_DIGITS = 7, CUDA_DCF_WORDS = 8 };
 
 typedef struct cuda_item {
-    uint8_t type, bits, digits; /* DIGITS: how many */
+    uint8_t type, bits, digits; /* DIGITS, TABLES: how many */
     uint16_t repeat, row;
     uint64_t at;     /* in this party's key (party) or in either (dealer, see at_1) */
     uint64_t at_1;   /* dealer: in party 1's key */
@@ -58,7 +60,7 @@ typedef struct cuda_gate {
     int64_t offset;
     uint8_t kind, party, heavy, prg, tree;
     uint8_t in_bits, out_bits, out1_bits, inner_bits, eff_bits, shift, index_bits, index2_bits;
-    uint8_t degree, faithful, direct;
+    uint8_t degree, faithful, form;
     uint8_t opens; /* step 0 opens digits only */
     uint8_t input_bits[CUDA_MAX_IN];
     uint8_t inputs;

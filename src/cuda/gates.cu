@@ -3,14 +3,14 @@
 #include "cuda/elem_lookup.h"
 #include "cuda/shared.cuh"
 
-template <int KIND, int DIRECT>
+template <int KIND, int FORM>
 __global__ void __launch_bounds__(KERNEL_THREADS, 3)
     step_kernel(const __grid_constant__ cuda_gate g, const __grid_constant__ cuda_io io,
                 unsigned step, const uint32_t *keys)
 {
     shared_fill(keys);
     GRID_LOOP(i, g.count)
-        elem_step(NULL, &g, &io, KIND, DIRECT, step, i);
+        elem_step(NULL, &g, &io, KIND, FORM, step, i);
 }
 
 template <int TREE>
@@ -57,7 +57,13 @@ static step_fn step_of(const cuda_gate *g)
         return step_kernel<CUDA_##kind, 0>;
 #define BOTH(kind)                                                                                 \
     case CUDA_##kind:                                                                              \
-        return g->direct ? step_kernel<CUDA_##kind, 1> : step_kernel<CUDA_##kind, 0>;
+        return g->form == CUDA_DIRECT ? step_kernel<CUDA_##kind, CUDA_DIRECT>                      \
+                                      : step_kernel<CUDA_##kind, CUDA_PLAIN>;
+#define ALL(kind)                                                                                  \
+    case CUDA_##kind:                                                                              \
+        return g->form == CUDA_DIRECT ? step_kernel<CUDA_##kind, CUDA_DIRECT>                      \
+               : g->form == CUDA_WIDE ? step_kernel<CUDA_##kind, CUDA_WIDE>                        \
+                                      : step_kernel<CUDA_##kind, CUDA_PLAIN>;
     switch (g->kind) {
         PLAIN(SHARE)
         PLAIN(BIT)
@@ -67,14 +73,15 @@ static step_fn step_of(const cuda_gate *g)
         BOTH(RELU)
         BOTH(PIECES)
         BOTH(MAX)
-        BOTH(TR)
+        ALL(TR)
         PLAIN(ARS)
-        BOTH(GAP)
+        ALL(GAP)
         PLAIN(LUT)
         PLAIN(SPLINE)
         PLAIN(LUT2)
         PLAIN(MUL)
         PLAIN(SQUARE)
+        PLAIN(CURVE)
     }
     return NULL;
 }
@@ -97,22 +104,10 @@ extern "C" int launch_step(cuda_context *c, const cuda_gate *g, const cuda_io *i
 {
     if (!g->count)
         return 0;
-    if (step == 0 && (g->kind == CUDA_LUT || g->kind == CUDA_SPLINE || g->kind == CUDA_LUT2)) {
+    if (step == 0 && cuda_looks_up(g)) {
         elem_lookup l[2];
-        unsigned two = g->kind == CUDA_LUT2;
-        for (unsigned k = 0; k <= two; k++) {
-            l[k].item = k;
-            l[k].mask = two ? 2 : 1;
-            l[k].row = k;
-            l[k].rows = two ? 1 : g->kind == CUDA_SPLINE ? g->degree + 1u : g->rows;
-            l[k].input = g->kind == CUDA_SPLINE ? 1 : k;
-            l[k].bits = k ? g->index2_bits : g->index_bits;
-            l[k].table = k ? g->table2 : g->table;
-            l[k].depth = l[k].bits <= 7 ? 0 : l[k].bits - 7;
-            if (l[k].depth > 6)
-                l[k].depth = 6;
+        for (unsigned k = 0, n = elem_lookups(g, l); k < n; k++)
             launch_lookup(c, g, io, l[k]);
-        }
         return 0;
     }
     step_fn kernel = step_of(g);

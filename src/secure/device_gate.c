@@ -45,6 +45,8 @@ static uint64_t place_items(const fss_gate *gate, const fss_info *info, unsigned
         }
         if (party == 1)
             to->at = to->at_1;
+        if (from->type == FSS_ITEM_TABLES)
+            to->digits = (uint8_t)from->repeat;
         if (from->type == FSS_ITEM_DIGITS) {
             to->digits = (uint8_t)fss_digits(from);
             to->tables = digit_tables(to, gate->count);
@@ -94,7 +96,9 @@ void sec_device_gate(const fss_suite *suite, const fss_gate *gate, const fss_inf
     for (unsigned k = 0; k < info->inputs; k++)
         out->input_bits[k] = info->in_bits[k];
     for (unsigned i = 0; i < info->items; i++)
-        out->direct |= info->item[i].type == FSS_ITEM_DIRECT;
+        out->form = info->item[i].type == FSS_ITEM_DIRECT   ? CUDA_DIRECT
+                    : info->item[i].type == FSS_ITEM_TABLES ? CUDA_WIDE
+                                                            : out->form;
     place_items(gate, info, party, out);
 }
 

@@ -237,8 +237,10 @@ cuda_gate plan_gate(plan_walk *w, const sec_instr *in, unsigned party)
     sec_device_gate(&w->p->suite, g, &in->info, party, &d);
     d.id = in->id;
     uint64_t rows = g->rows ? g->rows : 1, pieces = rows * (g->thresholds + 1u) * 8;
-    if (g->kind == FSS_SPLINE)
+    if (g->kind == FSS_SPLINE || g->kind == FSS_CURVE)
         rows = g->degree + 1u;
+    if (g->kind == FSS_CURVE)
+        pieces = 16;
     if (g->threshold)
         d.threshold = plan_constant(w, g->threshold, g->thresholds * 8u);
     if (g->slope)

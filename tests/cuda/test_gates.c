@@ -39,8 +39,10 @@ static void drop(bed *b, const void *p)
 static void place_tables(bed *b, const fss_gate *g, cuda_gate *to)
 {
     size_t rows = g->rows ? g->rows : 1, pieces = rows * (g->thresholds + 1u) * 8;
-    if (g->kind == FSS_SPLINE)
+    if (g->kind == FSS_SPLINE || g->kind == FSS_CURVE)
         rows = g->degree + 1u;
+    if (g->kind == FSS_CURVE)
+        pieces = 16;
     if (g->threshold)
         to->threshold = upload(b, g->threshold, g->thresholds * 8u);
     if (g->slope)
@@ -201,6 +203,8 @@ static void check_gate(bed *b, fss_gate g)
         r[k] = world_masks(w, g.count, info.in_bits[k]);
         masked[k] = words_new(g.count);
         for (size_t i = 0; i < g.count; i++) {
+            if (g.kind == FSS_CURVE && k == 3) /* left of the spline is not right of it */
+                x[k][i] |= x[2][i];
             if (g.kind == FSS_MAX && k < 2) /* their difference must fit */
                 x[k][i] = fss_low((uint64_t)fss_signed(x[k][i], g.eff_bits ? g.eff_bits - 1u : 8),
                                   info.in_bits[k]);

@@ -145,7 +145,7 @@ static void run_step(elem_env *env, const void *args)
 {
     const gate_args *a = args;
     elem_lookup l[2];
-    bool tables = a->step == 0 && a->g.kind >= CUDA_LUT && a->g.kind <= CUDA_LUT2;
+    bool tables = a->step == 0 && cuda_looks_up(&a->g);
     for (uint64_t i = 0; i < a->g.count; i++) {
         for (unsigned k = 0; tables && k < elem_lookups(&a->g, l); k++) {
             if (k == 0 && i % 3 == 0 && l[0].depth > 1) /* the same from smaller parts */
@@ -153,7 +153,7 @@ static void run_step(elem_env *env, const void *args)
             lookup(env, a, &l[k], i);
         }
         if (!tables)
-            elem_step(env, &a->g, &a->io, a->g.kind, a->g.direct, a->step, i);
+            elem_step(env, &a->g, &a->io, a->g.kind, a->g.form, a->step, i);
     }
 }
 static tacit_status host_step(void *self, const cuda_gate *g, const cuda_io *io, unsigned step,
@@ -166,7 +166,7 @@ static void run_deal(elem_env *env, const void *args)
 {
     const gate_args *a = args;
     for (uint64_t i = 0; i < a->g.count; i++)
-        elem_deal(env, &a->g, &a->io, a->g.kind, a->g.direct, i);
+        elem_deal(env, &a->g, &a->io, a->g.kind, a->g.form, i);
 }
 static tacit_status host_deal(void *self, const cuda_gate *g, const cuda_io *io, tacit_error *err)
 {
