@@ -279,6 +279,7 @@ static int sub_deal(int argc, char **argv)
          "32 bytes that encrypt it (default: KEY.secret, made where absent)"},
         {"--secret-client", CLI_STRING, &o.client_secret, "FILE", "the same for the client's"},
         {"--insecure-seed", CLI_INT, &insecure, "N", "predictable keys, for tests only"},
+        {"--device", CLI_STRING, &o.device, "DEVICE", "auto, cpu (default), cuda or cuda:N"},
     };
     const cli_usage usage = {"secure deal",
                              "arch.tacit --out-server s.key --out-client c.key [options]",
@@ -309,6 +310,7 @@ static int sub_deal(int argc, char **argv)
         {"--cert", CLI_STRING, &(p)->certificates, "DIR", "folder with certificates; required"},   \
         {"--timeout", CLI_INT, (timeout), "MS", "longest silence of the other party"},             \
         {"--share", CLI_STRING, &(p)->share, "FILE", "this party's share of shared weights"},      \
+        {"--device", CLI_STRING, &(p)->device, "DEVICE", "auto, cpu (default), cuda or cuda:N"},   \
     {                                                                                              \
         "--accept-predictable", CLI_FLAG, (predictable), NULL,                                     \
             "use keys dealt with --insecure-seed: they protect nothing"                            \
@@ -316,9 +318,9 @@ static int sub_deal(int argc, char **argv)
 
 static void print_report(const tacit_secure_report *r)
 {
-    printf("run %u: online %.3f s, rounds %u, sent %llu bytes, received %llu bytes\n", r->run,
-           (double)r->online_ns / 1e9, r->rounds, (unsigned long long)r->sent,
-           (unsigned long long)r->received);
+    printf("run %u: online %.3f s, rounds %u, sent %llu bytes, received %llu bytes, on %s\n",
+           r->run, (double)r->online_ns / 1e9, r->rounds, (unsigned long long)r->sent,
+           (unsigned long long)r->received, r->device);
 }
 
 static int sub_serve(int argc, char **argv)

@@ -19,7 +19,9 @@ typedef struct demo {
     tacit_tensor *secure, *sim;
     uint64_t seed; /* predictable keys: only with dither, where the twin needs the masks */
     int64_t runs;
+    const char *device;
     uint64_t online_ns;
+    tacit_secure_report last;
     int64_t equal, rows;
     double worst;
     bool exact;
@@ -44,7 +46,8 @@ static int deal_process(const demo *d)
     tacit_secure_deal_options o = {.runs = (uint32_t)d->runs,
                                    .server_key = d->server,
                                    .client_key = d->client,
-                                   .insecure_seed = d->seed};
+                                   .insecure_seed = d->seed,
+                                   .device = d->device};
     if (tacit_secure_load(d->arch, &s, &err) != TACIT_OK ||
         tacit_secure_deal(s, &o, &err) != TACIT_OK)
         return cli_fail("secure demo", "dealer: %s", err.message);
@@ -58,7 +61,8 @@ static int serve_process(const demo *d)
                               .address = d->address,
                               .certificates = d->certs,
                               .timeout_ms = 120000,
-                              .accept_predictable = d->seed != 0};
+                              .accept_predictable = d->seed != 0,
+                              .device = d->device};
     for (int64_t i = 0; i < d->runs; i++) {
         tacit_error err = {TACIT_OK, ""};
         tacit_secure_report report;
@@ -125,7 +129,8 @@ static int ask(demo *d, int64_t run)
                               .address = d->address,
                               .certificates = d->certs,
                               .timeout_ms = 120000,
-                              .accept_predictable = d->seed != 0};
+                              .accept_predictable = d->seed != 0,
+                              .device = d->device};
     uint32_t n = d->job.n_outputs;
     if (tacit_secure_query(d->other, &peer, d->job.inputs, d->job.n_inputs, d->secure, n, &report,
                            &err) != TACIT_OK ||
@@ -133,6 +138,7 @@ static int ask(demo *d, int64_t run)
                               (uint32_t)run, &err) != TACIT_OK)
         return cli_fail("secure demo", "%s", err.message);
     d->online_ns += report.online_ns;
+    d->last = report;
     int code = cli_job_run(&d->job);
     if (code < 0)
         compare(d);
@@ -193,7 +199,9 @@ int secure_demo(int argc, char **argv)
     const char *path = NULL;
     demo d = {.runs = 1, .exact = true};
     const cli_option options[] = {SECURE_OPTIONS(&h),
-                                  {"--runs", CLI_INT, &d.runs, "N", "queries (default 1)"}};
+                                  {"--runs", CLI_INT, &d.runs, "N", "queries (default 1)"},
+                                  {"--device", CLI_STRING, &d.device, "DEVICE",
+                                   "auto, cpu (default), cuda or cuda:N"}};
     const cli_usage usage = {"secure demo",
                              "MODEL [options]",
                              "All of it on this machine: dealer, server and client as three "
@@ -216,7 +224,8 @@ int secure_demo(int argc, char **argv)
     if (code < 0) {
         tacit_secure_costs c;
         tacit_secure_cost(d.owner, &c);
-        printf("mode: %s; wire %llu bytes\n", c.mode, (unsigned long long)c.wire_bytes);
+        printf("mode: %s; wire %llu bytes; computed on %s, prepared in %.3f s\n", c.mode,
+               (unsigned long long)c.wire_bytes, d.last.device, (double)d.last.prepare_ns / 1e9);
         printf(
             "secure: bit-exact %s, max error %.3g, argmax equal %lld/%lld, online %.3f s, rounds "
             "%u, key %llu bytes\n",
