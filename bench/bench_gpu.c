@@ -11,13 +11,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../src/api/secure_internal.h"
 #include "base/cpu.h"
 #include "base/rng.h"
 #include "fss/suite.h"
 #include "secure/device.h"
 #include "secure/run.h"
 #include "tacit/secure.h"
-#include "../src/api/secure_internal.h"
 
 typedef struct bench {
     char tool[512], dir[64];
@@ -45,8 +45,8 @@ static void row(bench *b, const char *name, double ours, double peer, double goa
         fflush(b->lines);
     }
     if (b->page) {
-        fprintf(b->page, "| %s | %.4g %s | %.4g | %.2f | %.4g | %s | %s |\n", name, ours, unit, peer,
-                ratio, goal, met ? "yes" : "no", note);
+        fprintf(b->page, "| %s | %.4g %s | %.4g | %.2f | %.4g | %s | %s |\n", name, ours, unit,
+                peer, ratio, goal, met ? "yes" : "no", note);
         fflush(b->page);
     }
 }
@@ -129,7 +129,8 @@ static void set_keys(bench *b, gate_bench *t, unsigned first)
 static void place(bench *b, const fss_gate *g, cuda_gate *to)
 {
     size_t rows = g->kind == FSS_SPLINE || g->kind == FSS_CURVE ? g->degree + 1u
-                                                                : g->rows ? g->rows : 1;
+                  : g->rows                                     ? g->rows
+                                                                : 1;
     if (g->table)
         to->table = upload(b, g->table, (rows << g->index_bits) * 8);
     if (g->slope)
@@ -138,8 +139,8 @@ static void place(bench *b, const fss_gate *g, cuda_gate *to)
         to->base = upload(b, g->base, 16);
 }
 
-/* Deals on the device, runs both parties there, opens on the host; times party 0's steps, and checks
- * the result against the simulator. */
+/* Deals on the device, runs both parties there, opens on the host; times party 0's steps, and
+ * checks the result against the simulator. */
 static bool gate_run(bench *b, gate_bench *t, fss_prg_id prg)
 {
     const cuda_ops *ops = b->d.ops;
@@ -163,7 +164,8 @@ static bool gate_run(bench *b, gate_bench *t, fss_prg_id prg)
         t->masked[k] = malloc(n * 8);
         for (size_t i = 0; i < n; i++) {
             unsigned bits = t->info.in_bits[k];
-            t->x[k][i] = fss_low((uint64_t)fss_signed(rng_u64(&r), bits > 2 ? bits - 2 : bits), bits);
+            t->x[k][i] =
+                fss_low((uint64_t)fss_signed(rng_u64(&r), bits > 2 ? bits - 2 : bits), bits);
             if (t->g.kind == FSS_CURVE && k == 3)
                 t->x[3][i] |= t->x[2][i];
             t->r[k][i] = fss_low(rng_u64(&r), bits);
@@ -274,16 +276,32 @@ static void gates(bench *b)
     } list[] = {
         {"gpu/compare38/tree-aes",
          {.kind = FSS_DRELU, .in_bits = 48, .eff_bits = 39, .count = N},
-         FSS_PRG_AES, 627, 1200, 89, 150},
+         FSS_PRG_AES,
+         627,
+         1200,
+         89,
+         150},
         {"gpu/compare38/tree-chacha8",
          {.kind = FSS_DRELU, .in_bits = 48, .eff_bits = 39, .count = N},
-         FSS_PRG_CHACHA8, 627, 1200, 89, 150},
+         FSS_PRG_CHACHA8,
+         627,
+         1200,
+         89,
+         150},
         {"gpu/compare38/digits",
          {.kind = FSS_DRELU, .in_bits = 48, .eff_bits = 39, .digits = true, .count = N},
-         FSS_PRG_AES, 627, 1200, 89, 150},
+         FSS_PRG_AES,
+         627,
+         1200,
+         89,
+         150},
         {"gpu/compare12/tree-aes",
          {.kind = FSS_DRELU, .in_bits = 48, .eff_bits = 13, .count = N},
-         FSS_PRG_AES, 2587, 2587, 407, 407},
+         FSS_PRG_AES,
+         2587,
+         2587,
+         407,
+         407},
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         if (!wanted(b, list[i].name) || b->failed)
@@ -318,8 +336,7 @@ static void gates(bench *b)
                                   .count = 1 << 20}};
             if (gate_run(b, &t, chacha ? FSS_PRG_CHACHA8 : FSS_PRG_AES))
                 row(b, name, (1 << 20) / (t.seconds[0] + t.seconds[1]) / 1e6,
-                    bits == 8 ? 2065 : 16.5, 330, true, "M/s",
-                    bits == 10 ? "peer: 13 bits" : "");
+                    bits == 8 ? 2065 : 16.5, 330, true, "M/s", bits == 10 ? "peer: 13 bits" : "");
             fresh(b);
         }
     }
@@ -392,7 +409,7 @@ static void products(bench *b)
 
 typedef struct model_entry {
     const char *name, *example, *options;
-    double two, alone, deal;               /* SIGMA's seconds */
+    double two, alone, deal; /* SIGMA's seconds */
     double two_goal, alone_goal, deal_goal;
 } model_entry;
 
@@ -400,8 +417,8 @@ static const model_entry models[] = {
     {"bert-tiny", "bert-tiny", "", 0.091, 0.064, 0.06, 0.025, 0.012, 0.06},
     {"bert-base", "bert", "", 1.646, 1.010, 0.74, 0.4, 0.2, 0.5},
     {"gpt2", "gpt2", "", 1.445, 0.885, 0.74, 0.35, 0.18, 0.5},
-    {"bert-large", "bert", "--layers 24 --hidden 1024 --heads 16 --ffn 4096", 3.993, 2.749, 2.5, 1.0,
-     0.5, 2.5},
+    {"bert-large", "bert", "--layers 24 --hidden 1024 --heads 16 --ffn 4096", 3.993, 2.749, 2.5,
+     1.0, 0.5, 2.5},
 };
 
 static bool make_model(bench *b, const model_entry *e, char *path, size_t size)
@@ -463,8 +480,7 @@ static outcome party_process(const char *path, const tacit_secure_peer *peer, bo
     o = (outcome){(double)report.online_ns * 1e-9, (double)report.prepare_ns * 1e-9,
                   status == TACIT_OK};
     const char *skip = getenv("TACIT_BENCH_UNCHECKED");
-    if (o.ok && !server && !skip &&
-        tacit_secure_simulate(s, in, n, sim, m, 0, 0, &err) == TACIT_OK)
+    if (o.ok && !server && !skip && tacit_secure_simulate(s, in, n, sim, m, 0, 0, &err) == TACIT_OK)
         for (uint32_t i = 0; i < m && i < 8; i++)
             o.ok &= memcmp(out[i].data, sim[i].data, out[i].bytes) == 0;
     if (!o.ok)
@@ -654,7 +670,8 @@ static void alone(bench *b, const model_entry *e)
     if (!b->failed) {
         char note[120];
         qsort(times, 3, sizeof *times, by_value);
-        snprintf(note, sizeof note, "both keys, %.2f GB, to pinned host memory", (double)written / 1e9);
+        snprintf(note, sizeof note, "both keys, %.2f GB, to pinned host memory",
+                 (double)written / 1e9);
         row(b, deal_name, times[1], e->deal, e->deal_goal, false, "s", note);
     }
     tacit_secure_free(s);
@@ -680,7 +697,8 @@ int main(int argc, char **argv)
         printf("gpu: no device, nothing measured\n");
         return 0;
     }
-    snprintf(b.dir, sizeof b.dir, "%s/tacit-gpu-XXXXXX", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
+    snprintf(b.dir, sizeof b.dir, "%s/tacit-gpu-XXXXXX",
+             access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
     if (!mkdtemp(b.dir))
         return 1;
     const char *lines = getenv("TACIT_BENCH_JSONL"), *page = getenv("TACIT_BENCH_MARKDOWN");
@@ -688,7 +706,8 @@ int main(int argc, char **argv)
     b.page = page ? fopen(page, "w") : NULL;
     printf("%-34s %11s %11s\n", "entry", "ours", "SIGMA");
     if (b.page)
-        fprintf(b.page, "| entry | ours | SIGMA | ratio | goal | met | |\n|---|---|---|---|---|---|---|\n");
+        fprintf(b.page,
+                "| entry | ours | SIGMA | ratio | goal | met | |\n|---|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         online(&b, &models[i]);
     bool failed = b.failed;

@@ -20,7 +20,7 @@ if(NOT TACIT_CUDA STREQUAL "OFF")
       set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
       add_custom_command(OUTPUT ${object}
         COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda
-        COMMAND ${TACIT_CCACHE} ${TACIT_NVCC} -std=c++17 -O3 -Xcompiler=-fPIC,-fvisibility=hidden
+        COMMAND ${TACIT_CCACHE} ${TACIT_NVCC} -std=c++17 -O3 -Xcompiler=-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-rtti
           -I${CMAKE_SOURCE_DIR}/src -I${CMAKE_SOURCE_DIR}/include
           --generate-code=arch=compute_80,code=sm_80
           --generate-code=arch=compute_90,code=[sm_90,compute_90]
@@ -29,7 +29,7 @@ if(NOT TACIT_CUDA STREQUAL "OFF")
       list(APPEND cuda_objects ${object})
     endforeach()
     target_compile_definitions(tacit_optional INTERFACE TACIT_HAVE_CUDA=1)
-    target_link_libraries(tacit_optional INTERFACE ${TACIT_CUDART} stdc++ rt ${CMAKE_DL_LIBS})
+    target_link_libraries(tacit_optional INTERFACE ${TACIT_CUDART} rt ${CMAKE_DL_LIBS})
     message(STATUS "CUDA: ${TACIT_NVCC}")
   elseif(TACIT_CUDA STREQUAL "ON")
     message(FATAL_ERROR "TACIT_CUDA=ON but nvcc or libcudart_static was not found")

@@ -198,10 +198,10 @@ int secure_demo(int argc, char **argv)
     secure_how h = {.seed = 1};
     const char *path = NULL;
     demo d = {.runs = 1, .exact = true};
-    const cli_option options[] = {SECURE_OPTIONS(&h),
-                                  {"--runs", CLI_INT, &d.runs, "N", "queries (default 1)"},
-                                  {"--device", CLI_STRING, &d.device, "DEVICE",
-                                   "auto, cpu (default), cuda or cuda:N"}};
+    const cli_option options[] = {
+        SECURE_OPTIONS(&h),
+        {"--runs", CLI_INT, &d.runs, "N", "queries (default 1)"},
+        {"--device", CLI_STRING, &d.device, "DEVICE", "auto, cpu (default), cuda or cuda:N"}};
     const cli_usage usage = {"secure demo",
                              "MODEL [options]",
                              "All of it on this machine: dealer, server and client as three "

@@ -28,10 +28,10 @@ typedef struct cuda_local {
     unsigned op, n_in;
     uint64_t count, mask;
     const uint64_t *in[CUDA_MAX_IN];
-    const cuda_part *parts;  /* GATHER of more than one vector: [n_in] */
-    const int32_t *index;    /* GATHER; -1 reads zero */
-    const uint32_t *offset;  /* SUM */
-    const uint64_t *values;  /* SCALE */
+    const cuda_part *parts; /* GATHER of more than one vector: [n_in] */
+    const int32_t *index;   /* GATHER; -1 reads zero */
+    const uint32_t *offset; /* SUM */
+    const uint64_t *values; /* SCALE */
     uint64_t coef[CUDA_MAX_IN], add;
     uint64_t *out;
 } cuda_local;

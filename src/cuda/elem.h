@@ -4,8 +4,8 @@
  * for the device and by the C compiler for the tests, which hold it to src/fss bit for bit.
  *
  * AES on the device looks up shared memory, but every lane of a warp has a copy of the table in a
- * bank of its own: each access is one bank cycle whatever the index, there is no cache behind it and
- * no other kernel runs on that memory, so time does not depend on data. ChaCha8 uses no table.
+ * bank of its own: each access is one bank cycle whatever the index, there is no cache behind it
+ * and no other kernel runs on that memory, so time does not depend on data. ChaCha8 uses no table.
  * Public words may steer (which child to descend to), secrets never do. */
 #ifndef CUDA_ELEM_H
 #define CUDA_ELEM_H

@@ -74,8 +74,7 @@ ELEM uint64_t elem_deal_level(const elem_ctx *c, uint64_t a, elem_pair *s, elem_
     elem_block r0 = elem_hash(c->e, prg, CUDA_ROLE_RIGHT, s->n[0]);
     elem_block r1 = elem_hash(c->e, prg, CUDA_ROLE_RIGHT, s->n[1]);
     uint64_t mask = elem_mask(a), tl = (l0.lo ^ l1.lo ^ a ^ 1) & 1, tr = (r0.lo ^ r1.lo ^ a) & 1;
-    elem_block lose =
-        elem_xor(elem_and(elem_xor(l0, l1), mask), elem_and(elem_xor(r0, r1), ~mask));
+    elem_block lose = elem_xor(elem_and(elem_xor(l0, l1), mask), elem_and(elem_xor(r0, r1), ~mask));
     lose.lo &= ~(uint64_t)1;
     *word = elem_make(lose.lo | tl, lose.hi);
     uint64_t keep_t = (tl & ~mask) | (tr & mask & 1);
@@ -199,8 +198,7 @@ ELEM uint64_t elem_deal_tree(const elem_ctx *c, unsigned item, uint64_t alpha)
         return elem_deal_walk(c, item, alpha);
     elem_deal_string(c, elem_slot(item, 0), elem_heavy_key(c, it), 1u << it->bits,
                      elem_point(alpha));
-    elem_block light =
-        elem_prf_block(c->e, elem_light_seed(c->g), c->id, elem_slot(item, 0), c->i);
+    elem_block light = elem_prf_block(c->e, elem_light_seed(c->g), c->id, elem_slot(item, 0), c->i);
     return elem_table_bit(light, alpha) ^ (c->g->heavy == 0);
 }
 
@@ -216,10 +214,13 @@ ELEM void elem_dcf_gap(const elem_ctx *c, const cuda_item *it, unsigned role, co
         if (w >= it->repeat)
             break;
         if (w % 2 == 0) {
-            h0 = elem_hash(c->e, c->g->prg, role, elem_make(s->n[0].lo ^ side, s->n[0].hi ^ (w / 2)));
-            h1 = elem_hash(c->e, c->g->prg, role, elem_make(s->n[1].lo ^ side, s->n[1].hi ^ (w / 2)));
+            h0 = elem_hash(c->e, c->g->prg, role,
+                           elem_make(s->n[0].lo ^ side, s->n[0].hi ^ (w / 2)));
+            h1 = elem_hash(c->e, c->g->prg, role,
+                           elem_make(s->n[1].lo ^ side, s->n[1].hi ^ (w / 2)));
         }
-        gap[w] = elem_low(w % 2 ? h1.hi : h1.lo, it->row) - elem_low(w % 2 ? h0.hi : h0.lo, it->row);
+        gap[w] =
+            elem_low(w % 2 ? h1.hi : h1.lo, it->row) - elem_low(w % 2 ? h0.hi : h0.lo, it->row);
     }
 }
 ELEM void elem_deal_value(const elem_ctx *c, const cuda_item *it, uint64_t at, uint64_t bit,
@@ -301,8 +302,7 @@ ELEM void elem_deal_pieces(const elem_ctx *c)
     elem_deal_tree(c, 0, elem_low(r, g->eff_bits));
     ELEM_NO_UNROLL
     for (unsigned o = 0; o < g->rows; o++)
-        out[o * g->count] =
-            elem_deal_mask(c, 4, o) + elem_piece(g, g->slope, o, g->thresholds) * r;
+        out[o * g->count] = elem_deal_mask(c, 4, o) + elem_piece(g, g->slope, o, g->thresholds) * r;
     ELEM_NO_UNROLL
     for (unsigned k = 0; k < g->thresholds; k++) {
         uint64_t rho = elem_deal_mask(c, 1, k);

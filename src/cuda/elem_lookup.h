@@ -46,8 +46,8 @@ ELEM void elem_expand(const elem_ctx *c, const elem_lookup *l, unsigned part, el
             uint64_t mask = elem_mask(n.lo);
             if (!half)
                 n.lo &= ~(uint64_t)1;
-            elem_block a = elem_xor(elem_hash(c->e, c->g->prg, CUDA_ROLE_TREE, n),
-                                    elem_and(word, mask));
+            elem_block a =
+                elem_xor(elem_hash(c->e, c->g->prg, CUDA_ROLE_TREE, n), elem_and(word, mask));
             elem_block b = half ? elem_xor(a, n)
                                 : elem_xor(elem_hash(c->e, c->g->prg, CUDA_ROLE_RIGHT, n),
                                            elem_and(right, mask));

@@ -77,8 +77,8 @@ ELEM uint64_t elem_row_bytes(unsigned tree, unsigned lanes)
 {
     return (uint64_t)lanes * 16 + (tree == CUDA_BGI ? (lanes + 7) / 8 : 0);
 }
-ELEM elem_tree elem_tree_at(const cuda_gate *g, const uint8_t *key, const cuda_item *it, uint64_t at,
-                            uint64_t i)
+ELEM elem_tree elem_tree_at(const cuda_gate *g, const uint8_t *key, const cuda_item *it,
+                            uint64_t at, uint64_t i)
 {
     elem_tree t;
     uint64_t batch = i / 32, rest = g->count - batch * 32;
@@ -110,8 +110,8 @@ ELEM void elem_down(const elem_ctx *c, const elem_tree *t, const uint8_t *row, u
     }
     elem_block child =
         elem_hash(c->e, c->g->prg, (bit & 1) ? CUDA_ROLE_RIGHT : CUDA_ROLE_TREE, *node);
-    uint64_t fix = (bit & 1) ? (uint64_t)(row[t->lanes * 16 + t->lane / 8] >> (t->lane % 8))
-                             : word.lo;
+    uint64_t fix =
+        (bit & 1) ? (uint64_t)(row[t->lanes * 16 + t->lane / 8] >> (t->lane % 8)) : word.lo;
     word.lo &= ~(uint64_t)1;
     uint64_t mask = elem_mask(*on);
     *on = (child.lo ^ (fix & mask)) & 1;

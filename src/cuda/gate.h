@@ -29,7 +29,7 @@ enum {
     CUDA_GATE_KINDS
 };
 enum { CUDA_TREE, CUDA_DIGITS, CUDA_WORD, CUDA_MASK, CUDA_DCF, CUDA_TABLES }; /* items */
-enum { CUDA_PLAIN, CUDA_DIRECT, CUDA_WIDE };                                   /* forms */
+enum { CUDA_PLAIN, CUDA_DIRECT, CUDA_WIDE };                                  /* forms */
 enum { CUDA_AES = 1, CUDA_CHACHA8 = 2 };
 enum { CUDA_HALF = 1, CUDA_BGI = 2 };
 /* Round keys of the four roles and of two seeds, 44 words each, then the tweak. A party has its own

@@ -49,9 +49,8 @@ static void parcel_write(deal_walk *d, parcel *q)
             size_t at = info->item[k].at[b];
             size_t end = k + 1u < info->items ? info->item[k + 1].at[b] : info->key_bytes[b];
             if (end > at)
-                w->status = d->write(d->context, b,
-                                     q->bytes + (b ? q->size[0] : 0) + g.item[k].at, end - at,
-                                     w->err);
+                w->status = d->write(d->context, b, q->bytes + (b ? q->size[0] : 0) + g.item[k].at,
+                                     end - at, w->err);
         }
     }
 }
@@ -300,7 +299,8 @@ static tacit_status deal_prepare(const sec_program *p, const cuda_device *device
     return status;
 }
 
-/* Constants must be there before the work that reads them: a walk that does nothing but fill them. */
+/* Constants must be there before the work that reads them: a walk that does nothing but fill them.
+ */
 static tacit_status deal_constants(const sec_program *p, const cuda_device *device, deal_memory *m,
                                    const fss_dealer *dealer, tacit_error *err)
 {
@@ -318,8 +318,8 @@ static tacit_status deal_constants(const sec_program *p, const cuda_device *devi
     uint64_t constants = d.w.constants_at;
     plan_end(&d.w);
     if (status == TACIT_OK)
-        status = device->ops->copy(device->self, CUDA_TO_DEVICE, m->constants, m->image, constants,
-                                   err);
+        status =
+            device->ops->copy(device->self, CUDA_TO_DEVICE, m->constants, m->image, constants, err);
     return status == TACIT_OK ? device->ops->wait(device->self, err) : status;
 }
 
@@ -336,10 +336,7 @@ tacit_status sec_device_deal(const sec_program *p, const fss_dealer *dealer,
                    .write = write,
                    .context = context,
                    .parcel = {{.bytes = m.pinned[0]}, {.bytes = m.pinned[1]}},
-                   .w = {.live = true,
-                         .memory = m.memory,
-                         .constants = m.constants,
-                         .run = m.run}};
+                   .w = {.live = true, .memory = m.memory, .constants = m.constants, .run = m.run}};
     if (status == TACIT_OK)
         status = plan_begin(&d.w, p, device, err);
     if (status == TACIT_OK) {

@@ -36,7 +36,7 @@ struct sec_device {
     int8_t **limbs;   /* by position of a product: its weight, split */
     uint64_t *key_at; /* by position: offset of its key */
     uint8_t **output_key;
-    uint64_t *output_at; /* by position: words from the start of `results` */
+    uint64_t *output_at;         /* by position: words from the start of `results` */
     uint64_t *results, *encoded; /* pinned */
     void *memory, *constants, *keys, *run, *message[2]; /* device */
     uint8_t *sent, *received, *stage[2];                /* pinned */
@@ -170,8 +170,8 @@ static void walk_const(sec_device *d, const sec_instr *in)
     if (!words)
         w->status = error_memory(w->err, "planning for the device");
     else
-        w->words[in->out[0]] = (plan_vector){
-            plan_constant(w, words, (uint64_t)wire->count * 8), wire->count, false};
+        w->words[in->out[0]] =
+            (plan_vector){plan_constant(w, words, (uint64_t)wire->count * 8), wire->count, false};
     free(words);
     if (wire->share_bits)
         w->share[0][in->out[0]] = zeros(d, wire->count);
@@ -195,8 +195,8 @@ static void walk_public_product(sec_device *d, const sec_instr *in, uint32_t at)
                              .out = z.words};
         PLAN_CALL(w, local, &reduce);
     } else {
-        cuda_product q = {z.count, in->period, 1,        0,      x.words,
-                          NULL,    d->weights[from].clear, in->bits, z.words};
+        cuda_product q = {z.count,  in->period, 1, 0, x.words, NULL, d->weights[from].clear,
+                          in->bits, z.words};
         PLAN_CALL(w, product, &q);
     }
     w->words[in->out[0]] = z;
@@ -315,12 +315,8 @@ static void step_product(sec_device *d, const sec_instr *in, uint64_t *z)
                    .w = w->words[y].words,
                    .limbs = d->limbs[at]};
     if (in->owner == SEC_SHARED) {
-        plan_term first = {.cx = 1,
-                           .bx = b,
-                           .br = minus,
-                           .x = t.x,
-                           .w = t.w,
-                           .rw = w->share[0][y].words};
+        plan_term first = {
+            .cx = 1, .bx = b, .br = minus, .x = t.x, .w = t.w, .rw = w->share[0][y].words};
         plan_multiply(w, in, &first, z);
     }
     plan_multiply(w, in, &t, z);
@@ -482,8 +478,8 @@ static void graph_end(sec_device *d, round_plan *r)
     if (!d->w->live)
         return;
     tacit_error ignored;
-    tacit_status status =
-        d->w->ops->graph_end(d->w->self, &r->graph, d->w->status == TACIT_OK ? d->w->err : &ignored);
+    tacit_status status = d->w->ops->graph_end(d->w->self, &r->graph,
+                                               d->w->status == TACIT_OK ? d->w->err : &ignored);
     if (d->w->status == TACIT_OK)
         d->w->status = status;
 }
@@ -564,11 +560,8 @@ static tacit_status record(sec_device *d, tacit_error *err)
     uint8_t *image = status == TACIT_OK ? calloc(1, constants) : NULL;
     if (status == TACIT_OK && !image)
         status = error_memory(err, "planning for the device");
-    w = (plan_walk){.live = true,
-                    .fill = true,
-                    .memory = d->memory,
-                    .constants = d->constants,
-                    .image = image};
+    w = (plan_walk){
+        .live = true, .fill = true, .memory = d->memory, .constants = d->constants, .image = image};
     if (status == TACIT_OK)
         status = plan_begin(&w, d->p, &d->device, err);
     w.run = d->run;
@@ -718,7 +711,8 @@ static tacit_status window_read(window *w, uint64_t at, uint64_t size, tacit_err
             w->base = at;
         }
         uint64_t room = w->base + STAGE_BYTES - at, n = size < room ? size : room;
-        TRY(w->link->key_read(w->link->key_context, w->d->stage[w->which] + (at - w->base), n, err));
+        TRY(w->link->key_read(w->link->key_context, w->d->stage[w->which] + (at - w->base), n,
+                              err));
         at += n;
         size -= n;
         w->end = at;

@@ -47,8 +47,7 @@ bool plan_give(plan_pool *pool, uint64_t at, uint64_t size)
         pool->gaps[i - 1].size += size;
         if (joins_next) {
             pool->gaps[i - 1].size += pool->gaps[i].size;
-            memmove(&pool->gaps[i], &pool->gaps[i + 1],
-                    (pool->count - i - 1) * sizeof *pool->gaps);
+            memmove(&pool->gaps[i], &pool->gaps[i + 1], (pool->count - i - 1) * sizeof *pool->gaps);
             pool->count--;
         }
         return true;

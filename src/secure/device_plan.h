@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Inside the device's party and dealer: memory given out by offset while a program is walked, twice:
- * first to learn how much is needed, then with real addresses, queueing work. */
+ * Inside the device's party and dealer: memory given out by offset while a program is walked,
+ * twice: first to learn how much is needed, then with real addresses, queueing work. */
 #ifndef SECURE_DEVICE_PLAN_H
 #define SECURE_DEVICE_PLAN_H
 
@@ -52,10 +52,10 @@ typedef struct plan_walk {
 tacit_status plan_begin(plan_walk *w, const sec_program *p, const cuda_device *device,
                         tacit_error *err);
 void plan_end(plan_walk *w);
-plan_vector plan_new(plan_walk *w, uint64_t count);         /* words */
-void plan_drop(plan_walk *w, plan_vector *v);               /* at the end of the round */
-void plan_round(plan_walk *w);                              /* the round is over */
-void plan_done(plan_walk *w, const sec_instr *in);          /* as run_done */
+plan_vector plan_new(plan_walk *w, uint64_t count); /* words */
+void plan_drop(plan_walk *w, plan_vector *v);       /* at the end of the round */
+void plan_round(plan_walk *w);                      /* the round is over */
+void plan_done(plan_walk *w, const sec_instr *in);  /* as run_done */
 /* Constants: the device address of a copy of `size` bytes (zeros where data is NULL). */
 void *plan_constant(plan_walk *w, const void *data, uint64_t size);
 

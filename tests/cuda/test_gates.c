@@ -155,9 +155,9 @@ static void check_party(bed *b, const fss_gate *g, trace *t, unsigned party,
             fss_step_vectors(&t->info, step - 1, before);
         io.opened[0] = upload(b, opened, before[0].rows * g->count * 8);
         for (unsigned k = 0; k < n; k++)
-            assert_int_equal(b->d.ops->alloc(b->d.self, v[k].rows * g->count * 8 + 8,
-                                             (void **)&io.out[k], &err),
-                             TACIT_OK);
+            assert_int_equal(
+                b->d.ops->alloc(b->d.self, v[k].rows * g->count * 8 + 8, (void **)&io.out[k], &err),
+                TACIT_OK);
         if (b->d.ops->step(b->d.self, &dg, &io, step, &err) != TACIT_OK)
             fail_msg("%s", err.message);
         for (unsigned k = 0; k < n; k++) {
@@ -221,10 +221,12 @@ static void check_gate(bed *b, fss_gate g)
         world_step(w, &g, &t, 0, (const uint64_t *const *)masked, share);
     } else {
         world_run(w, &g, (const uint64_t *const *)x, (const uint64_t *const *)r, &t);
-        world_share(w, &g, &t,
-                    (fss_mask[]){{r[0], g.count}, {r[1], g.count}, {r[2], g.count}, {r[3], g.count}},
-                    share);
-        if (info.needs_share[0]) /* the shares that world_run made are gone: step again with these */
+        world_share(
+            w, &g, &t,
+            (fss_mask[]){{r[0], g.count}, {r[1], g.count}, {r[2], g.count}, {r[3], g.count}},
+            share);
+        if (info.needs_share[0]) /* the shares that world_run made are gone: step again with these
+                                  */
             world_step(w, &g, &t, 0, (const uint64_t *const *)masked, share);
     }
     check_deal(b, &g, &t, (const uint64_t *const *)r);

@@ -8,22 +8,22 @@
 
 #define HEAD "tacit 1\ngraph \"t\" {\n opset \"\" 22\n"
 
-static const char layer[] = HEAD
-    " in %x : f32[1,6,8]\n const %g : f32[8] = ...\n const %b : f32[8] = ...\n"
-    " const %wq : f32[8,8] = ...\n const %wk : f32[8,8] = ...\n const %wv : f32[8,8] = ...\n"
-    " const %split : i64[4] = [0,0,2,4]\n const %join : i64[3] = [0,0,8]\n"
-    " const %w1 : f32[8,12] = ...\n const %w2 : f32[12,8] = ...\n"
-    " %n : f32[1,6,8] = LayerNormalization(%x, %g, %b) axis=-1 epsilon=1e-5\n"
-    " %q0 : f32[1,6,8] = MatMul(%n, %wq)\n %q1 : f32[1,6,2,4] = Reshape(%q0, %split)\n"
-    " %q : f32[1,2,6,4] = Transpose(%q1) perm=[0,2,1,3]\n"
-    " %k0 : f32[1,6,8] = MatMul(%n, %wk)\n %k1 : f32[1,6,2,4] = Reshape(%k0, %split)\n"
-    " %k : f32[1,2,6,4] = Transpose(%k1) perm=[0,2,1,3]\n"
-    " %v0 : f32[1,6,8] = MatMul(%n, %wv)\n %v1 : f32[1,6,2,4] = Reshape(%v0, %split)\n"
-    " %v : f32[1,2,6,4] = Transpose(%v1) perm=[0,2,1,3]\n"
-    " %a : f32[1,6,2,4] = tacit.Attention(%q, %k, %v) scale=0.5 causal=1 out_layout=\"bshd\"\n"
-    " %a1 : f32[1,6,8] = Reshape(%a, %join)\n %r : f32[1,6,8] = Add(%a1, %n)\n"
-    " %f1 : f32[1,6,12] = MatMul(%r, %w1)\n %f2 : f32[1,6,12] = Gelu(%f1)\n"
-    " %f3 : f32[1,6,8] = MatMul(%f2, %w2)\n %y : f32[1,6,8] = Add(%f3, %r)\n out %y\n}\n";
+static const char layer[] =
+    HEAD " in %x : f32[1,6,8]\n const %g : f32[8] = ...\n const %b : f32[8] = ...\n"
+         " const %wq : f32[8,8] = ...\n const %wk : f32[8,8] = ...\n const %wv : f32[8,8] = ...\n"
+         " const %split : i64[4] = [0,0,2,4]\n const %join : i64[3] = [0,0,8]\n"
+         " const %w1 : f32[8,12] = ...\n const %w2 : f32[12,8] = ...\n"
+         " %n : f32[1,6,8] = LayerNormalization(%x, %g, %b) axis=-1 epsilon=1e-5\n"
+         " %q0 : f32[1,6,8] = MatMul(%n, %wq)\n %q1 : f32[1,6,2,4] = Reshape(%q0, %split)\n"
+         " %q : f32[1,2,6,4] = Transpose(%q1) perm=[0,2,1,3]\n"
+         " %k0 : f32[1,6,8] = MatMul(%n, %wk)\n %k1 : f32[1,6,2,4] = Reshape(%k0, %split)\n"
+         " %k : f32[1,2,6,4] = Transpose(%k1) perm=[0,2,1,3]\n"
+         " %v0 : f32[1,6,8] = MatMul(%n, %wv)\n %v1 : f32[1,6,2,4] = Reshape(%v0, %split)\n"
+         " %v : f32[1,2,6,4] = Transpose(%v1) perm=[0,2,1,3]\n"
+         " %a : f32[1,6,2,4] = tacit.Attention(%q, %k, %v) scale=0.5 causal=1 out_layout=\"bshd\"\n"
+         " %a1 : f32[1,6,8] = Reshape(%a, %join)\n %r : f32[1,6,8] = Add(%a1, %n)\n"
+         " %f1 : f32[1,6,12] = MatMul(%r, %w1)\n %f2 : f32[1,6,12] = Gelu(%f1)\n"
+         " %f3 : f32[1,6,8] = MatMul(%f2, %w2)\n %y : f32[1,6,8] = Add(%f3, %r)\n out %y\n}\n";
 
 static const char small[] = HEAD
     " in %x : f32[4,6]\n const %g : f32[6] = ...\n const %w : f32[6,5] = ...\n"
@@ -116,7 +116,8 @@ static void run_with(world *w, uint64_t run, const cuda_device *dealer_device, d
     free(key[1].data);
 }
 
-/* Both sides in all combinations, each with a device of its own; every byte sent is what a party without device sends. */
+/* Both sides in all combinations, each with a device of its own; every byte sent is what a party
+ * without device sends. */
 static void check_graph(const char *text, sec_mode mode, const cuda_device *device)
 {
     world w;

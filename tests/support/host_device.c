@@ -214,8 +214,8 @@ static void run_words(elem_env *env, const void *args)
     for (uint64_t r = 0; r < w->rows; r++)
         for (uint64_t j = 0; j < w->width; j++) {
             uint64_t *to = w->out + r * w->width + j;
-            uint64_t word = elem_prf_word(env, w->seed, w->id + *w->run, w->slot,
-                                          r * w->stride + j, w->bits);
+            uint64_t word =
+                elem_prf_word(env, w->seed, w->id + *w->run, w->slot, r * w->stride + j, w->bits);
             *to = w->add ? *to + word : word;
         }
 }
@@ -276,10 +276,12 @@ static void run_gemm(elem_env *env, const void *args)
                 for (uint64_t k = 0; k < g->k; k++) {
                     uint64_t a = 0, b = 0;
                     for (unsigned l = g->limbs; l-- > 0;) {
-                        a = (a << 8) + (uint64_t)(int64_t)g->a[limb_at(
-                                           g->m, g->k, g->limbs, g->a_at ? g->a_at[t] : t, i, k, l)];
-                        b = (b << 8) + (uint64_t)(int64_t)g->b[limb_at(
-                                           g->n, g->k, g->limbs, g->b_at ? g->b_at[t] : t, j, k, l)];
+                        a = (a << 8) +
+                            (uint64_t)(int64_t)g->a[limb_at(g->m, g->k, g->limbs,
+                                                            g->a_at ? g->a_at[t] : t, i, k, l)];
+                        b = (b << 8) +
+                            (uint64_t)(int64_t)g->b[limb_at(g->n, g->k, g->limbs,
+                                                            g->b_at ? g->b_at[t] : t, j, k, l)];
                     }
                     sum += a * b;
                 }
@@ -383,12 +385,11 @@ static tacit_status host_wait_mark(void *self, unsigned which, tacit_error *err)
     return host_wait(self, err);
 }
 
-static const cuda_ops ops = {host_alloc,      host_release, host_alloc_host, host_release_host,
-                             host_copy,       host_clear,   host_keys,       host_step,
-                             host_deal,       host_local,   host_words,      host_product,
-                             host_split,      host_gemm,    host_pack,       host_unpack,
-                             host_begin,      host_end,     host_run,        host_graph_free,
-                             host_wait,       host_mark,    host_wait_mark};
+static const cuda_ops ops = {
+    host_alloc, host_release,    host_alloc_host, host_release_host, host_copy,     host_clear,
+    host_keys,  host_step,       host_deal,       host_local,        host_words,    host_product,
+    host_split, host_gemm,       host_pack,       host_unpack,       host_begin,    host_end,
+    host_run,   host_graph_free, host_wait,       host_mark,         host_wait_mark};
 
 /* T0 from the field: 2 S(x), S(x), S(x), 3 S(x) from the lowest byte up. */
 static void fill_table(uint32_t table[256])
