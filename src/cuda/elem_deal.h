@@ -383,19 +383,55 @@ ELEM void elem_deal_lut(const elem_ctx *c)
         elem_put(c, 0, k,
                  elem_low(elem_deal_mask(c, 3, k) + s * elem_deal_mask(c, 1, k), c->g->out_bits));
 }
+/* A word in all sets: alone and times either mask bit. */
+ELEM void elem_deal_sets(const elem_ctx *c, unsigned item, unsigned per_set, unsigned word,
+                         uint64_t value)
+{
+    elem_deal_word(c, item, word, value);
+    if (c->g->kind != CUDA_CURVE)
+        return;
+    elem_deal_word(c, item, per_set + word, value * elem_in(c, 2));
+    elem_deal_word(c, item, 2 * per_set + word, value * elem_in(c, 3));
+}
+ELEM void elem_deal_lines(const elem_ctx *c, uint64_t r)
+{
+    elem_lines w = elem_lines_of(c->g);
+    if (w.r >= 0)
+        elem_deal_word(c, SPLINE_LINES, (unsigned)w.r, r);
+    ELEM_LOOP
+    for (unsigned side = 0; side < 2; side++) {
+        uint64_t bit = elem_in(c, 2 + side);
+        if (w.c[side] >= 0)
+            elem_deal_word(c, SPLINE_LINES, (unsigned)w.c[side], bit);
+        if (w.cr[side] >= 0)
+            elem_deal_word(c, SPLINE_LINES, (unsigned)w.cr[side], bit * r);
+    }
+}
 ELEM void elem_deal_spline(const elem_ctx *c)
 {
-    unsigned d = c->g->degree;
-    uint64_t p[4] = {0}, rv[4] = {0}, r = elem_in(c, 0);
-    p[0] = elem_deal_index(c, 0, elem_in(c, 1));
+    const cuda_gate *g = c->g;
+    unsigned d = g->degree, words = elem_spline_words(g), apart = g->inner_vectors == 2;
+    uint64_t r = elem_in(c, 0), p[4] = {0}, rv[4] = {0};
+    uint64_t out = elem_deal_mask(c, SPLINE_MASK, 0);
+    p[0] = elem_deal_index(c, SPLINE_TREE, elem_in(c, 1));
     ELEM_LOOP
     for (unsigned j = 0; j < 4; j++) {
         if (j > d)
             break;
         if (j)
             p[j] = p[j - 1] * (0 - r);
-        elem_deal_word(c, 2, j, p[j]);
-        rv[j] = elem_deal_mask(c, 1, j);
+        elem_deal_sets(c, SPLINE_WORDS, words, j, p[j]);
+        rv[j] = elem_deal_mask(c, SPLINE_OPEN + (apart ? j : 0), apart ? 0 : j);
+    }
+    ELEM_LOOP
+    for (unsigned k = 0; k < 2; k++) {
+        unsigned item = k ? SPLINE_TOP1 : SPLINE_TOP0;
+        if (!apart || k > d || !g->item[item].repeat)
+            continue;
+        uint64_t top = rv[k] >> (g->inner_bits[k] - 1);
+        elem_deal_sets(c, item, k + 1, 0, p[0] * top);
+        if (k)
+            elem_deal_sets(c, item, 2, 1, p[1] * top);
     }
     ELEM_LOOP
     for (unsigned i = 0; i < 4; i++) {
@@ -406,21 +442,36 @@ ELEM void elem_deal_spline(const elem_ctx *c)
         for (unsigned k = 0; k < 4; k++)
             if (k >= i && k <= d)
                 q -= elem_binomial(k, i) * rv[k] * p[k - i];
-        if (i)
-            elem_deal_word(c, 3, i - 1, q);
+        if (i || g->kind == CUDA_CURVE)
+            elem_deal_sets(c, SPLINE_WORDS, words, i ? d + i : 2 * d + 1, q);
         else
-            elem_put(c, 0, 0, elem_low(elem_deal_mask(c, 4, 0) - q, c->g->out_bits));
+            out -= q;
     }
+    if (g->kind == CUDA_CURVE)
+        elem_deal_lines(c, r);
+    elem_put(c, 0, 0, elem_low(out, g->out_bits));
+}
+ELEM void elem_deal_lut2_top(const elem_ctx *c, unsigned item, uint64_t st, uint64_t other)
+{
+    if (!c->g->item[item].repeat)
+        return;
+    elem_deal_word(c, item, 0, st);
+    elem_deal_word(c, item, 1, st * other);
 }
 ELEM void elem_deal_lut2(const elem_ctx *c)
 {
     uint64_t s = elem_deal_index(c, 0, elem_in(c, 0));
     s *= elem_deal_index(c, 1, elem_in(c, 1));
-    uint64_t r0 = elem_deal_mask(c, 2, 0), r1 = elem_deal_mask(c, 2, 1);
-    elem_put(c, 0, 0, elem_low(elem_deal_mask(c, 4, 0) - s * r0 * r1, c->g->out_bits));
-    elem_deal_word(c, 3, 0, s);
-    elem_deal_word(c, 3, 1, s * r1);
-    elem_deal_word(c, 3, 2, s * r0);
+    uint64_t r0 = elem_deal_mask(c, LUT2_OPEN, 0), r1 = elem_deal_mask(c, LUT2_OPEN + 1, 0);
+    uint64_t t0 = r0 >> (c->g->inner_bits[0] - 1), t1 = r1 >> (c->g->inner_bits[1] - 1);
+    elem_put(c, 0, 0, elem_low(elem_deal_mask(c, LUT2_MASK, 0) - s * r0 * r1, c->g->out_bits));
+    elem_deal_word(c, LUT2_WORDS, 0, s);
+    elem_deal_word(c, LUT2_WORDS, 1, s * r1);
+    elem_deal_word(c, LUT2_WORDS, 2, s * r0);
+    elem_deal_lut2_top(c, LUT2_TOP0, s * t0, r1);
+    elem_deal_lut2_top(c, LUT2_TOP1, s * t1, r0);
+    if (c->g->item[LUT2_TOPS].repeat)
+        elem_deal_word(c, LUT2_TOPS, 0, s * t0 * t1);
 }
 
 /* ---- truncation by digits whose products are words ---- */
@@ -454,54 +505,6 @@ ELEM void elem_deal_wide(const elem_ctx *c)
     if (c->g->item[WIDE_TOP].repeat)
         elem_deal_word(c, WIDE_TOP, 0, r >> (c->g->in_bits - 1) & 1);
     elem_deal_shifted(c, WIDE_MASK, r);
-}
-
-/* ---- a spline between two lines ---- */
-
-ELEM void elem_deal_times(const elem_ctx *c, unsigned word, uint64_t value)
-{
-    unsigned set = 2 * (c->g->degree + 1u);
-    elem_deal_word(c, CURVE_SPLINE, word, value);
-    elem_deal_word(c, CURVE_SPLINE, set + word, value * elem_in(c, 2));
-    elem_deal_word(c, CURVE_SPLINE, 2 * set + word, value * elem_in(c, 3));
-}
-ELEM void elem_deal_curve(const elem_ctx *c)
-{
-    unsigned d = c->g->degree;
-    elem_lines w = elem_lines_of(c->g);
-    uint64_t r = elem_in(c, 0), p[4] = {0}, rv[4] = {0};
-    p[0] = elem_deal_index(c, CURVE_TREE, elem_in(c, 1));
-    ELEM_LOOP
-    for (unsigned j = 0; j < 4; j++) {
-        if (j > d)
-            break;
-        if (j)
-            p[j] = p[j - 1] * (0 - r);
-        elem_deal_times(c, j, p[j]);
-        rv[j] = elem_deal_mask(c, CURVE_OPEN, j);
-    }
-    ELEM_LOOP
-    for (unsigned k = 0; k < 4; k++) {
-        if (k > d)
-            break;
-        uint64_t q = 0;
-        ELEM_LOOP
-        for (unsigned j = 0; j < 4; j++)
-            if (j >= k && j <= d)
-                q -= elem_binomial(j, k) * rv[j] * p[j - k];
-        elem_deal_times(c, d + 1 + k, q);
-    }
-    if (w.r >= 0)
-        elem_deal_word(c, CURVE_LINES, (unsigned)w.r, r);
-    ELEM_LOOP
-    for (unsigned side = 0; side < 2; side++) {
-        uint64_t bit = elem_in(c, 2 + side);
-        if (w.c[side] >= 0)
-            elem_deal_word(c, CURVE_LINES, (unsigned)w.c[side], bit);
-        if (w.cr[side] >= 0)
-            elem_deal_word(c, CURVE_LINES, (unsigned)w.cr[side], bit * r);
-    }
-    elem_put(c, 0, 0, elem_deal_mask(c, CURVE_MASK, 0));
 }
 
 ELEM void elem_deal(const elem_env *e, const cuda_gate *g, const cuda_io *io, unsigned kind,
@@ -598,13 +601,11 @@ ELEM void elem_deal(const elem_env *e, const cuda_gate *g, const cuda_io *io, un
         elem_deal_lut(c);
         break;
     case CUDA_SPLINE:
+    case CUDA_CURVE:
         elem_deal_spline(c);
         break;
     case CUDA_LUT2:
         elem_deal_lut2(c);
-        break;
-    case CUDA_CURVE:
-        elem_deal_curve(c);
         break;
     default: {
         uint64_t x = elem_in(c, 0), y = kind == CUDA_SQUARE ? x : elem_in(c, 1);

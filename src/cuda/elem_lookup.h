@@ -146,11 +146,13 @@ ELEM void elem_leaves(const elem_ctx *c, const elem_lookup *l, unsigned part, el
         elem_expand(c, l, part, leaf);
 }
 
-/* The share that is opened, from the whole sum. */
+/* The share that is opened, from the whole sum: rows of one vector, or vectors of one row. */
 ELEM void elem_value(const elem_ctx *c, const elem_lookup *l, unsigned k, uint64_t sum)
 {
-    uint64_t value = (c->b ? 0 - sum : sum) + elem_own(c, l->mask, l->row + k);
-    c->io->out[0][(l->row + k) * c->g->count + c->i] = elem_low(value, c->g->inner_bits);
+    unsigned apart = c->g->inner_vectors == 2, row = l->row + k, vector = apart ? row : 0;
+    row = apart ? 0 : row;
+    uint64_t value = (c->b ? 0 - sum : sum) + elem_own(c, l->mask + vector, row);
+    c->io->out[vector][row * c->g->count + c->i] = elem_low(value, c->g->inner_bits[vector]);
 }
 
 /* The look-ups of a gate's first step, for whoever starts it: one, or two for LUT2. */

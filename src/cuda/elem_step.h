@@ -565,45 +565,41 @@ ELEM uint64_t elem_binomial(unsigned n, unsigned k)
 {
     return k == 0 || k == n ? 1 : n; /* n <= 3 */
 }
-ELEM void elem_spline(const elem_ctx *c)
+
+/* An opened word of s times a table: its value, and whether its mask's top bit counts (it was
+ * opened in a ring narrower than the output's). */
+typedef struct elem_lifted {
+    uint64_t value, clear;
+} elem_lifted;
+ELEM elem_lifted elem_lift(const elem_ctx *c, unsigned k)
 {
-    unsigned d = c->g->degree;
-    uint64_t p[4] = {0}, power[4] = {1, 0, 0, 0}, x = elem_in(c, 0), out = elem_own(c, 4, 0);
-    ELEM_LOOP
-    for (unsigned j = 0; j < 4; j++) {
-        if (j > d)
-            break;
-        p[j] = elem_word(c, 2, j);
-        if (j) {
-            power[j] = power[j - 1] * x;
-            out += elem_word(c, 3, j - 1) * power[j];
-        }
-    }
-    ELEM_LOOP
-    for (unsigned k = 0; k < 4; k++) {
-        if (k > d)
-            break;
-        uint64_t sum = 0;
-        ELEM_LOOP
-        for (unsigned i = 0; i < 4; i++)
-            if (i <= k)
-                sum += elem_binomial(k, i) * power[i] * p[k - i];
-        out += elem_opened(c, k) * sum;
-    }
-    elem_put(c, 0, 0, elem_low(out, c->g->out_bits));
-}
-ELEM void elem_lut2(const elem_ctx *c)
-{
-    uint64_t v0 = elem_opened(c, 0), v1 = elem_opened(c, 1), s = elem_word(c, 3, 0);
-    uint64_t sr1 = elem_word(c, 3, 1), sr0 = elem_word(c, 3, 2);
-    elem_put(c, 0, 0,
-             elem_low(elem_own(c, 4, 0) + v0 * v1 * s - v0 * sr1 - v1 * sr0, c->g->out_bits));
+    const cuda_gate *g = c->g;
+    unsigned apart = g->inner_vectors == 2, vector = apart ? k : 0, bits = g->inner_bits[vector];
+    uint64_t open = c->io->opened[vector][(apart ? 0 : k) * g->count + c->i];
+    uint64_t quarter = bits < g->out_bits ? (uint64_t)1 << (bits - 2) : 0;
+    uint64_t u = elem_low(open + quarter, bits);
+    elem_lifted l;
+    l.value = u - quarter;
+    l.clear = quarter ? 1 - (u >> (bits - 1)) : 0;
+    return l;
 }
 
-/* ---- a spline between two lines ---- */
+/* ---- splines, alone or between two lines ---- */
 
-enum { CURVE_TREE, CURVE_OPEN, CURVE_SPLINE, CURVE_LINES, CURVE_MASK };
+enum {
+    SPLINE_TREE,
+    SPLINE_OPEN,
+    SPLINE_WORDS = 3,
+    SPLINE_TOP0,
+    SPLINE_TOP1,
+    SPLINE_LINES,
+    SPLINE_MASK
+};
 
+ELEM unsigned elem_spline_words(const cuda_gate *g)
+{
+    return 2u * g->degree + (g->kind == CUDA_CURVE ? 2 : 1);
+}
 /* Where the words of the lines are, or -1: r; c and c r of either side. */
 typedef struct elem_lines {
     int r, c[2], cr[2];
@@ -620,59 +616,98 @@ ELEM elem_lines elem_lines_of(const cuda_gate *g)
     }
     return w;
 }
-/* Shares of the spline (set 0) or of the spline times a mask bit. */
-ELEM uint64_t elem_curve_spline(const elem_ctx *c, unsigned set, uint64_t x)
+/* Shares of the spline (set 0, up to a constant of the mask) or of it times a mask bit. */
+ELEM uint64_t elem_spline_sum(const elem_ctx *c, unsigned set, uint64_t x)
 {
-    unsigned d = c->g->degree, first = set * 2 * (d + 1);
-    uint64_t p[4] = {0}, power[4] = {1, 0, 0, 0}, total = elem_word(c, CURVE_SPLINE, first + d + 1);
+    const cuda_gate *g = c->g;
+    unsigned d = g->degree, first = set * elem_spline_words(g);
+    uint64_t p[4] = {0}, power[4] = {1, 0, 0, 0}, total = 0;
+    if (g->kind == CUDA_CURVE)
+        total = elem_word(c, SPLINE_WORDS, first + 2 * d + 1);
     ELEM_LOOP
     for (unsigned j = 0; j < 4; j++) {
         if (j > d)
             break;
-        p[j] = elem_word(c, CURVE_SPLINE, first + j);
+        p[j] = elem_word(c, SPLINE_WORDS, first + j);
         if (j) {
             power[j] = power[j - 1] * x;
-            total += elem_word(c, CURVE_SPLINE, first + d + 1 + j) * power[j];
+            total += elem_word(c, SPLINE_WORDS, first + d + j) * power[j];
         }
     }
     ELEM_LOOP
     for (unsigned k = 0; k < 4; k++) {
         if (k > d)
             break;
+        elem_lifted open = elem_lift(c, k);
         uint64_t inner = 0;
         ELEM_LOOP
         for (unsigned j = 0; j < 4; j++)
             if (j <= k)
                 inner += elem_binomial(k, j) * power[j] * p[k - j];
-        total += elem_opened(c, k) * inner;
+        total += open.value * inner;
+        unsigned item = k ? SPLINE_TOP1 : SPLINE_TOP0;
+        if (k > 1 || g->inner_vectors != 2 || !g->item[item].repeat)
+            continue;
+        uint64_t top = elem_word(c, item, set * (k + 1));
+        if (k)
+            top = top * x + elem_word(c, item, set * 2 + 1);
+        total += (top << g->inner_bits[k]) * open.clear;
     }
     return total;
 }
-ELEM uint64_t elem_curve_line(const elem_ctx *c, const elem_lines *w, unsigned side, uint64_t x,
-                              uint64_t r)
+ELEM uint64_t elem_line(const elem_ctx *c, const elem_lines *w, unsigned side, uint64_t x,
+                        uint64_t r)
 {
     const cuda_gate *g = c->g;
     if (w->c[side] < 0)
         return 0;
     uint64_t bit = elem_in(c, 2 + side), slope = g->slope[side], product = 0;
     uint64_t value = g->base[side] + slope * x;
-    uint64_t mask = elem_word(c, CURVE_LINES, (unsigned)w->c[side]);
+    uint64_t mask = elem_word(c, SPLINE_LINES, (unsigned)w->c[side]);
     if (w->cr[side] >= 0)
-        product = elem_word(c, CURVE_LINES, (unsigned)w->cr[side]);
+        product = elem_word(c, SPLINE_LINES, (unsigned)w->cr[side]);
     uint64_t line = c->b * value - slope * r, turned = value * mask - slope * product;
     uint64_t open = side ? 1 - bit : bit, sign = side ? 2 * bit - 1 : 1 - 2 * bit;
     return open * line + sign * turned;
 }
-ELEM void elem_curve(const elem_ctx *c)
+ELEM void elem_spline(const elem_ctx *c)
 {
+    uint64_t x = elem_in(c, 0), out = elem_own(c, SPLINE_MASK, 0);
+    if (c->g->kind != CUDA_CURVE) {
+        elem_put(c, 0, 0, elem_low(out + elem_spline_sum(c, 0, x), c->g->out_bits));
+        return;
+    }
     elem_lines w = elem_lines_of(c->g);
-    uint64_t x = elem_in(c, 0), left = elem_in(c, 2), right = elem_in(c, 3), r = 0;
-    uint64_t out = elem_own(c, CURVE_MASK, 0) + (right - left) * elem_curve_spline(c, 0, x) -
-                   (1 - 2 * left) * elem_curve_spline(c, 1, x) +
-                   (1 - 2 * right) * elem_curve_spline(c, 2, x);
+    uint64_t left = elem_in(c, 2), right = elem_in(c, 3), r = 0;
+    out += (right - left) * elem_spline_sum(c, 0, x) - (1 - 2 * left) * elem_spline_sum(c, 1, x) +
+           (1 - 2 * right) * elem_spline_sum(c, 2, x);
     if (w.r >= 0)
-        r = elem_word(c, CURVE_LINES, (unsigned)w.r);
-    out += elem_curve_line(c, &w, 0, x, r) + elem_curve_line(c, &w, 1, x, r);
+        r = elem_word(c, SPLINE_LINES, (unsigned)w.r);
+    out += elem_line(c, &w, 0, x, r) + elem_line(c, &w, 1, x, r);
+    elem_put(c, 0, 0, elem_low(out, c->g->out_bits));
+}
+
+/* ---- a product of two look-ups ---- */
+
+enum { LUT2_OPEN = 2, LUT2_WORDS = 4, LUT2_TOP0, LUT2_TOP1, LUT2_TOPS, LUT2_MASK };
+
+ELEM uint64_t elem_lut2_top(const elem_ctx *c, unsigned item, unsigned bits, uint64_t clear,
+                            uint64_t other)
+{
+    if (!c->g->item[item].repeat)
+        return 0;
+    return ((other * elem_word(c, item, 0) - elem_word(c, item, 1)) << bits) * clear;
+}
+ELEM void elem_lut2(const elem_ctx *c)
+{
+    unsigned m0 = c->g->inner_bits[0], m1 = c->g->inner_bits[1];
+    elem_lifted v0 = elem_lift(c, 0), v1 = elem_lift(c, 1);
+    uint64_t out = elem_own(c, LUT2_MASK, 0) + v0.value * v1.value * elem_word(c, LUT2_WORDS, 0) -
+                   v0.value * elem_word(c, LUT2_WORDS, 1) - v1.value * elem_word(c, LUT2_WORDS, 2);
+    if (c->g->item[LUT2_TOPS].repeat && m0 + m1 < 64)
+        out += v0.clear * v1.clear * (elem_word(c, LUT2_TOPS, 0) << (m0 + m1));
+    out += elem_lut2_top(c, LUT2_TOP0, m0, v0.clear, v1.value) +
+           elem_lut2_top(c, LUT2_TOP1, m1, v1.clear, v0.value);
     elem_put(c, 0, 0, elem_low(out, c->g->out_bits));
 }
 
@@ -774,13 +809,11 @@ ELEM void elem_step(const elem_env *e, const cuda_gate *g, const cuda_io *io, un
         elem_lut(c);
         break;
     case CUDA_SPLINE:
+    case CUDA_CURVE:
         elem_spline(c);
         break;
     case CUDA_LUT2:
         elem_lut2(c);
-        break;
-    case CUDA_CURVE:
-        elem_curve(c);
         break;
     default:
         elem_product(c);

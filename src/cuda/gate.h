@@ -59,7 +59,8 @@ typedef struct cuda_gate {
     uint64_t id, count;
     int64_t offset;
     uint8_t kind, party, heavy, prg, tree;
-    uint8_t in_bits, out_bits, out1_bits, inner_bits, eff_bits, shift, index_bits, index2_bits;
+    uint8_t in_bits, out_bits, out1_bits, eff_bits, shift, index_bits, index2_bits;
+    uint8_t inner_bits[2], inner_vectors;
     uint8_t degree, faithful, form;
     uint8_t opens; /* step 0 opens digits only */
     uint8_t input_bits[CUDA_MAX_IN];

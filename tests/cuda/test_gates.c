@@ -154,6 +154,7 @@ static void check_party(bed *b, const fss_gate *g, trace *t, unsigned party,
         if (step)
             fss_step_vectors(&t->info, step - 1, before);
         io.opened[0] = upload(b, opened, before[0].rows * g->count * 8);
+        io.opened[1] = upload(b, t->opened[1], before[1].rows * g->count * 8);
         for (unsigned k = 0; k < n; k++)
             assert_int_equal(
                 b->d.ops->alloc(b->d.self, v[k].rows * g->count * 8 + 8, (void **)&io.out[k], &err),
@@ -178,6 +179,7 @@ static void check_party(bed *b, const fss_gate *g, trace *t, unsigned party,
             drop(b, io.out[k]);
         }
         drop(b, io.opened[0]);
+        drop(b, io.opened[1]);
     }
     for (unsigned k = 0; k < t->info.inputs; k++) {
         drop(b, io.in[k]);
