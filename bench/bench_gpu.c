@@ -137,6 +137,18 @@ static void place(bench *b, const fss_gate *g, cuda_gate *to)
         to->slope = upload(b, g->slope, 16);
     if (g->base)
         to->base = upload(b, g->base, 16);
+    if (g->table && g->index_bits > 7) {
+        uint32_t *image = malloc((rows << g->index_bits) * 8);
+        cuda_fragments(g->table, (unsigned)rows, g->index_bits, image);
+        to->fragments = upload(b, image, (rows << g->index_bits) * 8);
+        free(image);
+    }
+    if (g->table2 && g->index2_bits > 7) {
+        uint32_t *image = malloc((size_t)8 << g->index2_bits);
+        cuda_fragments(g->table2, 1, g->index2_bits, image);
+        to->fragments2 = upload(b, image, (size_t)8 << g->index2_bits);
+        free(image);
+    }
 }
 
 /* Deals on the device, runs both parties there, opens on the host; times party 0's steps, and
@@ -190,6 +202,7 @@ static bool gate_run(bench *b, gate_bench *t, fss_prg_id prg)
     ok(b, ops->alloc_host(b->d.self, t->key_bytes[0], &pinned, &b->err));
     download(b, pinned, t->key[0], t->key_bytes[0]);
     void *graphs[3] = {0};
+    uint32_t *scratch = device_new(b, cuda_scratch_bytes(&dg));
     for (unsigned step = 0; step < t->info.steps && !b->failed; step++) {
         fss_vector v[2];
         fss_step_vectors(&t->info, step, v);
@@ -206,6 +219,7 @@ static bool gate_run(bench *b, gate_bench *t, fss_prg_id prg)
                           .key = t->key[p],
                           .in = {t->in[0], t->in[1], t->in[2], t->in[3]},
                           .opened = {opened},
+                          .scratch = scratch,
                           .out = {there = device_new(b, words * 8)}};
             set_keys(b, t, p);
             ok(b, ops->step(b->d.self, &pg, &io, step, &b->err));
@@ -584,7 +598,8 @@ static void online(bench *b, const model_entry *e)
 }
 
 typedef struct loop {
-    uint64_t bytes, exchanges;
+    uint64_t bytes, exchanges, back;
+    double *rounds; /* seconds of each, without the exchange */
 } loop;
 static tacit_status zero_key(void *context, void *data, size_t size, tacit_error *err)
 {
@@ -597,10 +612,13 @@ static tacit_status echo(void *context, const void *out, size_t out_size, void *
 {
     loop *l = context;
     (void)err;
+    if (l->rounds)
+        l->rounds[l->exchanges] = (double)(clock_ns() - l->back) * 1e-9;
     if (out && in_size)
         memcpy(in, out, in_size);
     l->bytes += out_size;
     l->exchanges++;
+    l->back = clock_ns();
     return TACIT_OK;
 }
 static tacit_status discard(void *context, unsigned party, const void *data, size_t size,
@@ -609,6 +627,71 @@ static tacit_status discard(void *context, unsigned party, const void *data, siz
     (void)party, (void)data, (void)err;
     *(uint64_t *)context += size;
     return TACIT_OK;
+}
+
+/* Where the time goes: rounds by the largest gate that steps in them. */
+static void profile(const sec_program *p, const double *rounds, uint64_t n)
+{
+    enum { MOST = 64 };
+    struct {
+        char name[80];
+        double seconds;
+        int count;
+    } sort[MOST] = {{{0}, 0, 0}};
+    int used = 0;
+    double total = 0;
+    for (uint64_t r = 1; r < n; r++) { /* exchange r ends round r - 1 */
+        char name[80] = "-";
+        size_t largest = 0;
+        for (uint32_t i = 0; i < p->instrs.count; i++) {
+            const sec_instr *in = &p->instrs.data[i];
+            unsigned steps = sec_steps(in);
+            if (!steps || in->start > r - 1 || in->start + steps <= r - 1)
+                continue;
+            size_t size = in->op == SEC_GATE
+                              ? in->gate.count * (1 + in->info.key_bytes[0] / (1 + in->gate.count))
+                              : in->batch * in->m * in->n * 8;
+            if (size < largest)
+                continue;
+            largest = size;
+            if (in->op == SEC_GATE)
+                snprintf(name, sizeof name,
+                         "%s%s n=%zu in %u eff %u shift %u idx %u,%u t %u step %u",
+                         fss_kind_name(in->gate.kind),
+                         in->gate.direct   ? " direct"
+                         : in->gate.wide   ? " wide"
+                         : in->gate.digits ? " digits"
+                                           : "",
+                         in->gate.count, in->gate.in_bits, in->gate.eff_bits, in->gate.shift,
+                         in->gate.index_bits, in->gate.index2_bits, in->gate.thresholds,
+                         (unsigned)(r - 1 - in->start));
+            else
+                snprintf(name, sizeof name, "matmul %zux%zux%zu x%u bits %u", in->m, in->k, in->n,
+                         in->batch, in->bits);
+        }
+        int at = 0;
+        while (at < used && strcmp(sort[at].name, name) != 0)
+            at++;
+        if (at == used && used < MOST - 1)
+            used++;
+        snprintf(sort[at].name, sizeof sort[at].name, "%s", name);
+        sort[at].seconds += rounds[r];
+        sort[at].count++;
+        total += rounds[r];
+    }
+    printf("    %.2f ms in %d kinds of rounds, inputs %.2f ms\n", total * 1e3, used,
+           rounds[0] * 1e3);
+    for (int k = 0; k < 24; k++) {
+        int best = -1;
+        for (int i = 0; i < used; i++)
+            if (sort[i].seconds > 0 && (best < 0 || sort[i].seconds > sort[best].seconds))
+                best = i;
+        if (best < 0)
+            break;
+        printf("    %8.3f ms in %3d: %s\n", sort[best].seconds * 1e3, sort[best].count,
+               sort[best].name);
+        sort[best].seconds = 0;
+    }
 }
 
 /* One party with its messages looped back: what the device and its rounds cost without a network.
@@ -641,9 +724,10 @@ static void alone(bench *b, const model_entry *e)
     if (!b->failed)
         ok(b, sec_device_load(d, &link, &b->err));
     double load = (double)(clock_ns() - start) * 1e-9, times[7];
+    double *by_round = calloc(p->rounds + 3u, sizeof *by_round);
     for (int i = -1; i < 7 && !b->failed; i++) {
-        l = (loop){0};
-        start = clock_ns();
+        l = (loop){.rounds = i == 6 && getenv("TACIT_BENCH_PROFILE") ? by_round : NULL};
+        start = l.back = clock_ns();
         ok(b, sec_device_run(d, 0, &link, NULL, NULL, &b->err));
         if (i >= 0)
             times[i] = (double)(clock_ns() - start) * 1e-9;
@@ -655,7 +739,10 @@ static void alone(bench *b, const model_entry *e)
                  (unsigned long long)l.exchanges, (double)l.bytes / 1e6,
                  (double)p->key_bytes[0] / 1e9, load);
         row(b, name, times[3] * 1e3, e->alone * 1e3, e->alone_goal * 1e3, false, "ms", note);
+        if (l.rounds)
+            profile(p, by_round, l.exchanges);
     }
+    free(by_round);
     sec_device_free(d);
     sec_weights_free(p, &weights);
     fss_dealer dealer;

@@ -139,6 +139,10 @@ typedef struct cuda_device {
     uint64_t memory; /* bytes that may be used */
 } cuda_device;
 
+/* `rows` tables of 2^bits words, bits > 7, as the operands of the look-up's products: 8 bytes a
+ * word, in the order in which the threads of a warp hold them. */
+void cuda_fragments(const uint64_t *table, unsigned rows, unsigned bits, uint32_t *out);
+
 /* Is there a driver and a device? `why` (may be NULL) says what is missing. */
 bool cuda_present(char *why, size_t size);
 /* The n-th device. `budget`: most bytes to allocate; 0: what is free. */

@@ -234,6 +234,51 @@ ELEM elem_block elem_hash_inline(const elem_env *e, unsigned prg, unsigned role,
     elem_block s = elem_sigma(x);
     return elem_xor(elem_aes_inline(e, role, s), s);
 }
+/* Two at once, so that one's look-ups hide the other's. */
+ELEM void elem_aes2(const elem_env *e, unsigned which0, unsigned which1, elem_block *x,
+                    elem_block *y)
+{
+    const uint32_t *k = elem_keys(e) + which0 * 44, *l = elem_keys(e) + which1 * 44;
+    uint32_t a = (uint32_t)x->lo ^ k[0], b = (uint32_t)(x->lo >> 32) ^ k[1];
+    uint32_t c = (uint32_t)x->hi ^ k[2], d = (uint32_t)(x->hi >> 32) ^ k[3];
+    uint32_t p = (uint32_t)y->lo ^ l[0], q = (uint32_t)(y->lo >> 32) ^ l[1];
+    uint32_t r = (uint32_t)y->hi ^ l[2], s = (uint32_t)(y->hi >> 32) ^ l[3];
+    ELEM_LOOP
+    for (int i = 4; i < 40; i += 4) {
+        uint32_t w = elem_column(e, a, b, c, d, k[i]), t = elem_column(e, p, q, r, s, l[i]);
+        uint32_t u = elem_column(e, b, c, d, a, k[i + 1]);
+        uint32_t f = elem_column(e, q, r, s, p, l[i + 1]);
+        uint32_t v = elem_column(e, c, d, a, b, k[i + 2]);
+        uint32_t g = elem_column(e, r, s, p, q, l[i + 2]);
+        d = elem_column(e, d, a, b, c, k[i + 3]);
+        s = elem_column(e, s, p, q, r, l[i + 3]);
+        a = w;
+        b = u;
+        c = v;
+        p = t;
+        q = f;
+        r = g;
+    }
+    x->lo = (uint64_t)elem_last(e, b, c, d, a, k[41]) << 32 | elem_last(e, a, b, c, d, k[40]);
+    x->hi = (uint64_t)elem_last(e, d, a, b, c, k[43]) << 32 | elem_last(e, c, d, a, b, k[42]);
+    y->lo = (uint64_t)elem_last(e, q, r, s, p, l[41]) << 32 | elem_last(e, p, q, r, s, l[40]);
+    y->hi = (uint64_t)elem_last(e, s, p, q, r, l[43]) << 32 | elem_last(e, r, s, p, q, l[42]);
+}
+ELEM void elem_hash2(const elem_env *e, unsigned prg, unsigned role0, elem_block *x, unsigned role1,
+                     elem_block *y)
+{
+    if (prg == CUDA_CHACHA8) {
+        *x = elem_chacha_inline(e, role0, *x);
+        *y = elem_chacha_inline(e, role1, *y);
+        return;
+    }
+    elem_block s = elem_sigma(*x), t = elem_sigma(*y);
+    *x = s;
+    *y = t;
+    elem_aes2(e, role0, role1, x, y);
+    *x = elem_xor(*x, s);
+    *y = elem_xor(*y, t);
+}
 ELEM elem_block elem_prf_block(const elem_env *e, unsigned seed, uint64_t id, uint32_t slot,
                                uint64_t i)
 {

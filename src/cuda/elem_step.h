@@ -227,19 +227,20 @@ ELEM uint64_t elem_dcf_bytes(const cuda_item *it, unsigned lanes)
     uint64_t values = it->repeat * elem_pack_bytes(it->row, lanes);
     return it->bits * ((uint64_t)lanes * 16 + (lanes + 7) / 8 + values) + values;
 }
-/* (-1)^party (value + t * correction) for every payload word of one node. */
+/* (-1)^party (value + t * correction) for every payload word of one node; `first` is the hash that
+ * gives the first two. */
 ELEM void elem_dcf_add(const elem_ctx *c, const cuda_item *it, unsigned role, elem_block node,
-                       uint64_t side, const uint8_t *words, uint64_t step, unsigned lane,
-                       uint64_t on, uint64_t *out)
+                       uint64_t side, elem_block first, const uint8_t *words, uint64_t step,
+                       unsigned lane, uint64_t on, uint64_t *out)
 {
-    elem_block h = node;
+    elem_block h = first;
     ELEM_LOOP
     for (unsigned w = 0; w < 3; w++) {
         if (w >= it->repeat)
             break;
-        if (w % 2 == 0)
-            h = elem_hash(c->e, c->g->prg, role, elem_make(node.lo ^ side, node.hi ^ (w / 2)));
-        uint64_t v = elem_low(w % 2 ? h.hi : h.lo, it->row);
+        if (w == 2)
+            h = elem_hash(c->e, c->g->prg, role, elem_make(node.lo ^ side, node.hi ^ 1));
+        uint64_t v = elem_low(w == 1 ? h.hi : h.lo, it->row);
         v += elem_read(words + w * step, lane * it->row, it->row) & elem_mask(on);
         out[w] = elem_low(c->b ? out[w] - v : out[w] + v, it->row);
     }
@@ -259,19 +260,21 @@ ELEM void elem_direct(const elem_ctx *c, unsigned item, uint64_t x, uint64_t out
     out[0] = out[1] = out[2] = 0;
     ELEM_NO_UNROLL
     for (unsigned level = it->bits; level-- > 0; key += row) {
-        uint64_t side = x >> level & 1;
-        elem_dcf_add(c, it, CUDA_ROLE_VALUE, node, side, key + values_at, step, lane, on, out);
-        elem_block child =
-            elem_hash(c->e, c->g->prg, side ? CUDA_ROLE_RIGHT : CUDA_ROLE_TREE, node);
+        uint64_t side = x >> level & 1, mask = elem_mask(on);
+        elem_block child = node, value = elem_make(node.lo ^ side, node.hi);
         elem_block word = elem_load(key + lane * 16);
+        elem_hash2(c->e, c->g->prg, side ? CUDA_ROLE_RIGHT : CUDA_ROLE_TREE, &child,
+                   CUDA_ROLE_VALUE, &value);
+        elem_dcf_add(c, it, CUDA_ROLE_VALUE, node, side, value, key + values_at, step, lane, on,
+                     out);
         uint64_t fix = side ? (uint64_t)(key[bits_at + lane / 8] >> (lane % 8)) : word.lo;
-        uint64_t mask = elem_mask(on);
         word.lo &= ~(uint64_t)1;
         on = (child.lo ^ (fix & mask)) & 1;
         child.lo &= ~(uint64_t)1;
         node = elem_xor(child, elem_and(word, mask));
     }
-    elem_dcf_add(c, it, CUDA_ROLE_LEAF, node, 0, key, step, lane, on, out);
+    elem_dcf_add(c, it, CUDA_ROLE_LEAF, node, 0, elem_hash(c->e, c->g->prg, CUDA_ROLE_LEAF, node),
+                 key, step, lane, on, out);
 }
 
 /* ---- parts of gates ---- */
@@ -512,43 +515,60 @@ ELEM void elem_direct_sign(const elem_ctx *c)
     if (index)
         elem_side(c, 1, 4, mask + 1, s, flip, t[2], g->out1_bits);
 }
+/* What evaluation k adds to rows first .. + ELEM_ROWS; k = 0 is that of u itself, in `base`. */
+ELEM void elem_add_piece(const elem_ctx *c, unsigned k, unsigned first, uint64_t x, uint64_t u,
+                         uint64_t r, const uint64_t less[3], const uint64_t base[3], uint64_t *sum)
+{
+    const cuda_gate *g = c->g;
+    uint64_t half = (uint64_t)1 << (g->eff_bits - 1);
+    uint64_t t = elem_low((uint64_t)g->threshold[k - 1] + half, g->eff_bits), below = u < t;
+    uint64_t bit = less[0] - base[0] + c->b * below;
+    uint64_t times = bit * x - (g->slope ? less[1] - base[1] + below * r : 0);
+    ELEM_LOOP
+    for (unsigned o = 0; o < ELEM_ROWS; o++)
+        if (first + o < g->rows)
+            sum[o] +=
+                (elem_piece(g, g->base, first + o, k - 1) - elem_piece(g, g->base, first + o, k)) *
+                    bit +
+                (elem_piece(g, g->slope, first + o, k - 1) -
+                 elem_piece(g, g->slope, first + o, k)) *
+                    times;
+}
+ELEM void elem_piece_less(const elem_ctx *c, unsigned k, uint64_t u, uint64_t less[3])
+{
+    unsigned m = c->g->eff_bits;
+    uint64_t half = (uint64_t)1 << (m - 1);
+    uint64_t t = k ? elem_low((uint64_t)c->g->threshold[k - 1] + half, m) : 0;
+    elem_direct(c, 0, elem_low(u - t, m), less);
+}
+ELEM void elem_put_piece(const elem_ctx *c, unsigned row, uint64_t x, uint64_t sum)
+{
+    const cuda_gate *g = c->g;
+    sum += elem_own(c, 2, row) + c->b * (elem_piece(g, g->slope, row, g->thresholds) * x +
+                                         elem_piece(g, g->base, row, g->thresholds));
+    elem_put(c, 0, row, elem_low(sum, g->out_bits));
+}
 ELEM void elem_direct_pieces(const elem_ctx *c)
 {
     const cuda_gate *g = c->g;
-    unsigned m = g->eff_bits, last = g->thresholds;
-    uint64_t half = (uint64_t)1 << (m - 1), x = elem_in(c, 0), u = elem_low(x + half, m);
-    uint64_t base[3], less[3], r = 0, sum[ELEM_ROWS] = {0};
-    elem_direct(c, 0, u, base);
-    if (g->slope)
-        r = elem_word(c, 1, 0);
+    uint64_t x = elem_in(c, 0), u = elem_low(x + ((uint64_t)1 << (g->eff_bits - 1)), g->eff_bits);
+    uint64_t base[3] = {0}, less[3], r = g->slope ? elem_word(c, 1, 0) : 0;
     ELEM_NO_UNROLL
     for (unsigned first = 0; first < g->rows; first += ELEM_ROWS) {
-        ELEM_LOOP
-        for (unsigned o = 0; o < ELEM_ROWS; o++)
-            if (first + o < g->rows)
-                sum[o] = elem_own(c, 2, first + o) +
-                         c->b * (elem_piece(g, g->slope, first + o, last) * x +
-                                 elem_piece(g, g->base, first + o, last));
+        uint64_t sum[ELEM_ROWS] = {0};
         ELEM_NO_UNROLL
-        for (unsigned k = 0; k < last; k++) {
-            uint64_t t = elem_low((uint64_t)g->threshold[k] + half, m), below = u < t;
-            elem_direct(c, 0, elem_low(u - t, m), less);
-            uint64_t bit = less[0] - base[0] + c->b * below;
-            uint64_t times = bit * x - (g->slope ? less[1] - base[1] + below * r : 0);
+        for (unsigned k = 0; k <= g->thresholds; k++) {
+            elem_piece_less(c, k, u, less);
+            if (k)
+                elem_add_piece(c, k, first, x, u, r, less, base, sum);
             ELEM_LOOP
-            for (unsigned o = 0; o < ELEM_ROWS; o++)
-                if (first + o < g->rows)
-                    sum[o] += (elem_piece(g, g->base, first + o, k) -
-                               elem_piece(g, g->base, first + o, k + 1)) *
-                                  bit +
-                              (elem_piece(g, g->slope, first + o, k) -
-                               elem_piece(g, g->slope, first + o, k + 1)) *
-                                  times;
+            for (unsigned w = 0; w < 3 && !k; w++)
+                base[w] = less[w];
         }
         ELEM_LOOP
         for (unsigned o = 0; o < ELEM_ROWS; o++)
             if (first + o < g->rows)
-                elem_put(c, 0, first + o, elem_low(sum[o], g->out_bits));
+                elem_put_piece(c, first + o, x, sum[o]);
     }
 }
 

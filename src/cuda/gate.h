@@ -69,6 +69,7 @@ typedef struct cuda_gate {
     cuda_item item[CUDA_MAX_ITEMS];
     const int64_t *threshold;
     const uint64_t *slope, *base, *table, *table2;
+    const uint32_t *fragments, *fragments2; /* of the tables (cuda_fragments), or NULL */
 } cuda_gate;
 
 typedef struct cuda_io {
@@ -77,6 +78,24 @@ typedef struct cuda_io {
     const uint64_t *run; /* added to the gate's id */
     const uint64_t *in[CUDA_MAX_IN], *share[CUDA_MAX_IN], *opened[2];
     uint64_t *out[2];
+    uint32_t *scratch; /* cuda_scratch_bytes, or NULL */
 } cuda_io;
+
+/* Look-ups in tables of more than 7 bits write the elements' bit strings to scratch memory, some at
+ * a time, and multiply them with the table's bytes. */
+static inline uint64_t cuda_lookup_chunk(uint64_t count, unsigned bits)
+{
+    uint64_t most = (uint64_t)1 << (28 - bits); /* 32 MB of strings */
+    return count < most ? count : most;
+}
+static inline uint64_t cuda_scratch_bytes(const cuda_gate *g)
+{
+    unsigned bits = g->index_bits > g->index2_bits ? g->index_bits : g->index2_bits;
+    if (!(g->kind == CUDA_LUT || g->kind == CUDA_SPLINE || g->kind == CUDA_LUT2 ||
+          g->kind == CUDA_CURVE) ||
+        bits <= 7)
+        return 0;
+    return cuda_lookup_chunk(g->count, bits) << (bits - 3);
+}
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of gates: a thread per element, look-ups a thread per element or part of a tree.
+// Steps of gates: a thread per element. Look-ups begin in lookup.cu.
 #include "cuda/elem_lookup.h"
-#include "cuda/shared.cuh"
+#include "cuda/lookup.cuh"
 
 template <int KIND, int FORM>
 __global__ void __launch_bounds__(KERNEL_THREADS, 3)
@@ -13,36 +13,35 @@ __global__ void __launch_bounds__(KERNEL_THREADS, 3)
         elem_step(NULL, &g, &io, KIND, FORM, step, i);
 }
 
-template <int TREE>
-__global__ void __launch_bounds__(KERNEL_THREADS, 3)
-    lookup_kernel(const __grid_constant__ cuda_gate g, const __grid_constant__ cuda_io io,
-                  const __grid_constant__ elem_lookup l, const uint32_t *keys)
+// Straight pieces that open nothing: a warp per element, a lane per threshold.
+__global__ void __launch_bounds__(KERNEL_THREADS, 2)
+    pieces_kernel(const __grid_constant__ cuda_gate g, const __grid_constant__ cuda_io io,
+                  const uint32_t *keys)
 {
     shared_fill(keys);
-    elem_block leaf[TREE ? ELEM_LEAVES : 1];
-    unsigned parts = TREE ? elem_parts(&l) : 1;
-    uint64_t total = g.count * parts;
-    for (uint64_t base = blockIdx.x * (uint64_t)blockDim.x; base < total;
-         base += (uint64_t)gridDim.x * blockDim.x) {
-        uint64_t t = base + threadIdx.x;
-        unsigned part = (unsigned)(t % parts);
-        elem_ctx c;
-        c.e = NULL;
-        c.g = &g;
-        c.io = &io;
-        c.id = g.id + *io.run;
-        c.b = g.party;
-        c.i = t < total ? t / parts : g.count - 1;
-        c.opening = 0;
-        elem_leaves(&c, &l, part, leaf);
-        for (unsigned first = 0; first < l.rows; first += ELEM_TABLES) {
-            uint64_t sum[ELEM_TABLES];
-            elem_sums(&c, &l, first, part, leaf, sum);
-            for (unsigned k = 0; k < ELEM_TABLES; k++) {
-                for (unsigned o = parts / 2; o; o /= 2)
-                    sum[k] += __shfl_down_sync(0xffffffffu, sum[k], o, parts);
-                if (part == 0 && t < total && first + k < l.rows)
-                    elem_value(&c, &l, first + k, sum[k]);
+    const unsigned lane = threadIdx.x % 32;
+    const uint64_t warps = (uint64_t)gridDim.x * blockDim.x / 32;
+    for (uint64_t i = (blockIdx.x * (uint64_t)blockDim.x + threadIdx.x) / 32; i < g.count;
+         i += warps) {
+        elem_ctx c = context_of(&g, &io, i);
+        uint64_t x = elem_in(&c, 0), half = (uint64_t)1 << (g.eff_bits - 1);
+        uint64_t u = elem_low(x + half, g.eff_bits), r = g.slope ? elem_word(&c, 1, 0) : 0;
+        for (unsigned first = 0; first < g.rows; first += ELEM_ROWS) {
+            uint64_t sum[ELEM_ROWS] = {0}, base[3] = {0};
+            for (unsigned at = 0; at <= g.thresholds; at += 32) {
+                unsigned k = at + lane;
+                uint64_t less[3];
+                elem_piece_less(&c, k <= g.thresholds ? k : 0, u, less);
+                for (unsigned w = 0; w < 3 && at == 0; w++)
+                    base[w] = __shfl_sync(0xffffffffu, less[w], 0);
+                if (k && k <= g.thresholds)
+                    elem_add_piece(&c, k, first, x, u, r, less, base, sum);
+            }
+            for (unsigned o = 0; o < ELEM_ROWS; o++) {
+                for (unsigned by = 16; by; by /= 2)
+                    sum[o] += __shfl_xor_sync(0xffffffffu, sum[o], by);
+                if (lane == o && first + o < g.rows)
+                    elem_put_piece(&c, first + o, x, sum[o]);
             }
         }
     }
@@ -86,20 +85,6 @@ static step_fn step_of(const cuda_gate *g)
     return NULL;
 }
 
-static void launch_lookup(cuda_context *c, const cuda_gate *g, const cuda_io *io, elem_lookup l)
-{
-    unsigned levels = l.bits > 7 ? l.bits - 7 : 0;
-    while (l.depth && levels - l.depth < 5 && (g->count << (levels - l.depth)) < 65536)
-        l.depth--;
-    uint64_t total = g->count << (levels - l.depth);
-    unsigned threads = shared_threads(c, total);
-    auto kernel = l.bits > 7 ? lookup_kernel<1> : lookup_kernel<0>;
-    shared_allow(kernel);
-    kernel<<<launch_blocks(c, total, threads, 3), threads, SHARED_BYTES, c->stream>>>(*g, *io, l,
-                                                                                      c->keys);
-    launch_check(c);
-}
-
 extern "C" int launch_step(cuda_context *c, const cuda_gate *g, const cuda_io *io, unsigned step)
 {
     if (!g->count)
@@ -108,6 +93,14 @@ extern "C" int launch_step(cuda_context *c, const cuda_gate *g, const cuda_io *i
         elem_lookup l[2];
         for (unsigned k = 0, n = elem_lookups(g, l); k < n; k++)
             launch_lookup(c, g, io, l[k]);
+        return 0;
+    }
+    if (g->kind == CUDA_PIECES && g->form == CUDA_DIRECT && g->thresholds > 2) {
+        unsigned threads = shared_threads(c, g->count * 32);
+        shared_allow(pieces_kernel);
+        pieces_kernel<<<launch_blocks(c, g->count * 32, threads, 3), threads, SHARED_BYTES,
+                        c->stream>>>(*g, *io, c->keys);
+        launch_check(c);
         return 0;
     }
     step_fn kernel = step_of(g);

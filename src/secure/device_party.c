@@ -266,7 +266,13 @@ static void step_gate(sec_device *d, const flight *f, uint64_t *const out[2])
         if (f->in->info.needs_share[k])
             io.share[k] = w->share[0][f->in->in[k]].words;
     }
+    plan_vector scratch = {0};
+    uint64_t bytes = f->step == 0 ? cuda_scratch_bytes(&f->gate) : 0;
+    if (bytes)
+        scratch = plan_new(w, bytes / 8);
+    io.scratch = (uint32_t *)scratch.words;
     PLAN_CALL(w, step, &f->gate, &io, f->step);
+    plan_drop(w, &scratch);
 }
 
 static void step_product(sec_device *d, const sec_instr *in, uint64_t *z)

@@ -229,6 +229,20 @@ void plan_keep(plan_walk *w, const sec_instr *in, unsigned bits, const uint64_t 
     PLAN_CALL(w, local, &l);
 }
 
+static const uint32_t *plan_fragments(plan_walk *w, const uint64_t *table, unsigned rows,
+                                      unsigned bits)
+{
+    uint64_t size = (uint64_t)rows << (bits + 3);
+    uint32_t *image = w->fill ? malloc(size) : NULL;
+    if (image)
+        cuda_fragments(table, rows, bits, image);
+    else if (w->fill)
+        w->status = error_memory(w->err, "planning for the device");
+    const uint32_t *there = plan_constant(w, image, size);
+    free(image);
+    return there;
+}
+
 cuda_gate plan_gate(plan_walk *w, const sec_instr *in, unsigned party)
 {
     const fss_gate *g = &in->gate;
@@ -250,6 +264,10 @@ cuda_gate plan_gate(plan_walk *w, const sec_instr *in, unsigned party)
         d.table = plan_constant(w, g->table, (rows << g->index_bits) * 8);
     if (g->table2)
         d.table2 = plan_constant(w, g->table2, (uint64_t)8 << g->index2_bits);
+    if (g->table && g->index_bits > 7)
+        d.fragments = plan_fragments(w, g->table, (unsigned)rows, g->index_bits);
+    if (g->table2 && g->index2_bits > 7)
+        d.fragments2 = plan_fragments(w, g->table2, 1, g->index2_bits);
     return d;
 }
 

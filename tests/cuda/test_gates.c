@@ -53,11 +53,24 @@ static void place_tables(bed *b, const fss_gate *g, cuda_gate *to)
         to->table = upload(b, g->table, (rows << g->index_bits) * 8);
     if (g->table2)
         to->table2 = upload(b, g->table2, ((size_t)1 << g->index2_bits) * 8);
+    if (g->table && g->index_bits > 7) {
+        uint32_t *image = malloc((rows << g->index_bits) * 8);
+        cuda_fragments(g->table, (unsigned)rows, g->index_bits, image);
+        to->fragments = upload(b, image, (rows << g->index_bits) * 8);
+        free(image);
+    }
+    if (g->table2 && g->index2_bits > 7) {
+        uint32_t *image = malloc((size_t)8 << g->index2_bits);
+        cuda_fragments(g->table2, 1, g->index2_bits, image);
+        to->fragments2 = upload(b, image, (size_t)8 << g->index2_bits);
+        free(image);
+    }
 }
 static void drop_tables(bed *b, cuda_gate *g)
 {
-    const void *all[] = {g->threshold, g->slope, g->base, g->table, g->table2};
-    for (int i = 0; i < 5; i++)
+    const void *all[] = {g->threshold, g->slope,     g->base,      g->table,
+                         g->table2,    g->fragments, g->fragments2};
+    for (int i = 0; i < 7; i++)
         drop(b, all[i]);
 }
 
@@ -96,8 +109,6 @@ static void check_deal(bed *b, const fss_gate *g, const trace *t, const uint64_t
         io.in[k] = upload(b, r[k], g->count * 8);
     for (unsigned p = 0; p < 2; p++) {
         size[p] = sec_device_key_bytes(&b->w.suite, g, &t->info, p) + 16;
-        io.deal[p] = upload(b, "", 0);
-        drop(b, io.deal[p]);
         assert_int_equal(b->d.ops->alloc(b->d.self, size[p], (void **)&io.deal[p], &err), TACIT_OK);
         size_t n = g->kind == FSS_SHARE ? g->count : g->count * t->info.out[p].rows;
         assert_int_equal(b->d.ops->alloc(b->d.self, n * 8 + 8, (void **)&io.out[p], &err),
@@ -145,6 +156,9 @@ static void check_party(bed *b, const fss_gate *g, trace *t, unsigned party,
         if (share[k])
             io.share[k] = upload(b, share[k], g->count * 8);
     }
+    assert_int_equal(
+        b->d.ops->alloc(b->d.self, cuda_scratch_bytes(&dg) + 16, (void **)&io.scratch, &err),
+        TACIT_OK);
     for (unsigned step = 0; step < t->info.steps; step++) {
         fss_vector v[2];
         unsigned n = fss_step_vectors(&t->info, step, v);
@@ -186,6 +200,7 @@ static void check_party(bed *b, const fss_gate *g, trace *t, unsigned party,
         drop(b, io.share[k]);
     }
     drop(b, io.key);
+    drop(b, io.scratch);
     drop_tables(b, &dg);
     free(key);
 }
