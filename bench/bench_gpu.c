@@ -714,7 +714,7 @@ static void alone(bench *b, const model_entry *e)
     fss_party party;
     fss_party_init(&party, &p->suite, SEC_SERVER, seed);
     loop l = {0};
-    sec_link link = {zero_key, NULL, echo, &l};
+    sec_link link = {.key_read = zero_key, .exchange = echo, .context = &l};
     sec_weights weights = {0};
     sec_device *d = NULL;
     ok(b, sec_weights_exchange(p, &party, &link, &weights, &b->err));

@@ -98,6 +98,20 @@ static plan_vector zeros(deal_walk *d, uint64_t count)
     return v;
 }
 
+/* A shared weight is masked by both: the sum of what either knows. */
+static void deal_both(deal_walk *d, const sec_instr *in, const sec_wire *wire)
+{
+    plan_walk *w = &d->w;
+    sec_wire_id o = in->out[0];
+    for (unsigned b = 0; b < 2 && wire->share_bits; b++) {
+        w->share[b][o] = plan_new(w, wire->count);
+        deal_words(d, in->id, w->run + 1, WEIGHT_SLOT, b, wire->bits, 1, wire->count, false,
+                   w->share[b][o].words);
+    }
+    deal_words(d, in->id, w->run + 1, WEIGHT_SLOT, SEC_CLIENT, wire->bits, 1, wire->count, true,
+               w->words[o].words);
+}
+
 static void deal_end(deal_walk *d, const sec_instr *in)
 {
     plan_walk *w = &d->w;
@@ -111,6 +125,10 @@ static void deal_end(deal_walk *d, const sec_instr *in)
                    in->op == SEC_WEIGHT ? WEIGHT_SLOT : INPUT_SLOT, owner, wire->bits, 1,
                    wire->count, false, v.words);
     w->words[o] = v;
+    if (in->op == SEC_WEIGHT && in->owner == SEC_SHARED) {
+        deal_both(d, in, wire);
+        return;
+    }
     if (!wire->share_bits)
         return;
     w->share[owner][o] = (plan_vector){v.words, v.count, false}; /* goes with the words */

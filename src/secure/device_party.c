@@ -110,7 +110,7 @@ static tacit_status upload_weight(sec_device *d, uint32_t i, const sec_weights *
     bool elsewhere = read_elsewhere(p, w) || in->owner == SEC_SHARED;
     for (int clear = 0; clear < 2; clear++) {
         const uint64_t *words = !clear || public ? from->words[i] : server ? from->own[i] : NULL;
-        if (!words || (!clear && public))
+        if (!words || (!clear && public) || (clear && in->owner == SEC_SHARED))
             continue;
         void *to = NULL;
         tacit_status status = device_new(d, bytes, &to, err);
@@ -141,7 +141,8 @@ static tacit_status upload_weight(sec_device *d, uint32_t i, const sec_weights *
                        .rows = 1,
                        .width = p->wires.data[w].count,
                        .out = d->weights[i].share};
-    return server && !public ? d->device.ops->words(d->device.self, &mask, err) : TACIT_OK;
+    bool mine = (server && !public) || in->owner == SEC_SHARED;
+    return mine ? d->device.ops->words(d->device.self, &mask, err) : TACIT_OK;
 }
 
 /* ---- the walk ---- */

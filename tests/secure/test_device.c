@@ -47,7 +47,8 @@ static void *run_device_side(void *context)
     side *s = &x->s;
     if (!x->device)
         return run_side(s);
-    sec_link link = {key_take, s->key, swap_bytes, s};
+    sec_link link = {
+        .key_read = key_take, .key_context = s->key, .exchange = swap_bytes, .context = s};
     sec_weights weights = {0};
     sec_device *d = NULL;
     s->status = sec_weights_exchange(s->w->p, &s->party, &link, &weights, &s->err);
