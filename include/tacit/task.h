@@ -308,6 +308,7 @@ typedef struct tacit_task_node {
     uint32_t dep_count;
     uint32_t cost_ns;         /* estimate; 0: unknown */
     uint32_t home;            /* preferred worker plus one; 0: any */
+    uint32_t near;            /* worker plus one whose cache its data may be in; 0: nobody knows */
     const int64_t *predicate; /* as in tacit_task_desc */
     const char *name;
 } tacit_task_node;

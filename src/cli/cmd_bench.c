@@ -47,10 +47,11 @@ typedef struct bench {
     uint32_t n_fed;
 } bench;
 
-/* Worker threads of either side spin for a while after a run; neither shall pay for the other's. */
+/* Worker threads spin for a while after a run (ONNX Runtime's for some 40 ms); neither side shall pay
+ * for the other's. */
 static void settle(void)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
 }
 
 /* Inputs of the model that the program keeps in its cache: `past` positions of random numbers, for

@@ -10,7 +10,7 @@ enum {
     CHUNK_NS = 20 * 1000,  /* a task should be worth its scheduling */
     SERIAL_NS = 60 * 1000, /* programs shorter than this run on the calling thread */
     WORTH_NS = 1000,       /* … and so do those whose thunks are on average shorter than this */
-    CHUNKS_PER_THREAD = 4,
+    CHUNKS_PER_THREAD = 8,
     LEARNING_RUNS = 2, /* the first is cold */
     NO_TASK = UINT32_MAX,
 };
@@ -19,7 +19,7 @@ typedef struct task_def {
     uint32_t thunk; /* NO_TASK: a join */
     uint32_t begin, end;
     uint32_t first_dep, n_deps;
-    uint32_t cost_ns;
+    uint32_t cost_ns, near;
 } task_def;
 
 struct prog_tasks {
@@ -300,6 +300,9 @@ static tacit_status add_chunks(builder *b, uint32_t thunk, cut *c)
         }
         task_def def = {.thunk = thunk, .begin = first, .end = last};
         def.cost_ns = (uint32_t)(thunk_ns(t) / c->chunks);
+        /* Equal parts of consecutive thunks mostly work on the same part of the data. */
+        if (c->chunks > 1)
+            def.near = 1 + (uint32_t)((uint64_t)k * b->t->threads / c->chunks);
         TRY(add_task(b, def, &index));
         if (k == 0)
             c->first_task = index;
@@ -406,7 +409,8 @@ static tacit_status copy_graph(prog_session *s, struct prog_task_run *run, tacit
                                 .end = d->end,
                                 .deps = p->tasks->deps.data + d->first_dep,
                                 .dep_count = d->n_deps,
-                                .cost_ns = d->cost_ns};
+                                .cost_ns = d->cost_ns,
+                                .near = d->near};
         if (d->thunk != NO_TASK) {
             node.tile = s->calls[d->thunk].fn;
             node.args = s->calls[d->thunk].args;

@@ -9,6 +9,7 @@ enum {
     DEFAULT_WINDOW = 4096,
     DEFAULT_TRACE = 65536,
     SPIN_US = 50,
+    RUN_SPIN_US = 1000, /* while a graph is being run */
     BATCH_NS = 5000,
     SMALL_NS = 120
 };
@@ -108,6 +109,7 @@ static void calibrate(runtime *rt)
     rt->ticks_per_ns = 1;
 #endif
     rt->spin_ticks = (uint64_t)(SPIN_US * 1000 * rt->ticks_per_ns);
+    rt->run_spin_ticks = (uint64_t)(RUN_SPIN_US * 1000 * rt->ticks_per_ns);
     rt->batch_ticks = (uint64_t)(BATCH_NS * rt->ticks_per_ns);
     rt->inline_ticks = (uint32_t)(SMALL_NS * rt->ticks_per_ns);
     rt->inline_below = rt->uniform && !rt->eager ? rt->inline_ticks - 1 : 0;

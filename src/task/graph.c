@@ -55,7 +55,8 @@ tacit_status tacit_task_graph_add(tacit_task_graph *g, const tacit_task_node *no
                            .first_dep = g->deps.count,
                            .dep_count = node->dep_count,
                            .cost_ns = node->cost_ns,
-                           .home = node->home};
+                           .home = node->home,
+                           .near = node->near <= 15 ? node->near : 0};
     arena *a = &g->memory;
     if (!vec_reserve(a, &g->info, 1) || !vec_reserve(a, &g->deps, node->dep_count))
         return error_memory(err, "a task graph's nodes");
@@ -111,9 +112,11 @@ static void find_priorities(tacit_task_graph *g)
     }
 }
 
-/* Whether node `a` shall run before `b`: longer path first, then the earlier node. */
+/* Whether entry `a` shall run before `b`: longer path first, then the earlier node. */
 static bool before(const tacit_task_graph *g, uint32_t a, uint32_t b)
 {
+    a = TASK_SUCCESSOR(a);
+    b = TASK_SUCCESSOR(b);
     uint64_t p = g->info.data[a].priority, q = g->info.data[b].priority;
     return p != q ? p > q : a < b;
 }
@@ -213,7 +216,8 @@ static bool build(tacit_task_graph *g)
     for (uint32_t i = 0; i < n; i++) {
         const task_node_info *info = &g->info.data[i];
         for (uint32_t k = 0; k < info->dep_count; k++)
-            g->adjacent[first[g->deps.data[info->first_dep + k] + 1]++] = i;
+            g->adjacent[first[g->deps.data[info->first_dep + k] + 1]++] = i | info->near << 28;
+        g->has_near |= info->near != 0;
     }
     fill_successors(g, g->adjacent, first);
     task_graph_order(g);

@@ -27,6 +27,10 @@ typedef struct task_node {
     uint16_t kernel;
     uint32_t successors[TASK_INLINE_SUCCESSORS]; /* or [0]: where they begin in the graph's list */
 } task_node;
+
+/* An entry of a list of successors: the node, and which worker it is near to plus one (0: none). */
+#define TASK_SUCCESSOR(entry) ((entry)&0x0fffffffu)
+#define TASK_NEAR(entry) ((entry) >> 28)
 _Static_assert(sizeof(task_node) == 64, "one cache line");
 
 typedef struct task_node_info {
@@ -37,7 +41,7 @@ typedef struct task_node_info {
     const int64_t *predicate;
     const char *name;
     uint32_t first_dep, dep_count; /* in the graph's deps */
-    uint32_t cost_ns, home;
+    uint32_t cost_ns, home, near;
     uint64_t priority;              /* longest path to an exit */
     struct task_recorded *recorded; /* of a CALL */
 } task_node_info;
@@ -83,6 +87,7 @@ struct tacit_task_graph {
     uint64_t edges, total_cost;
     task_calendar calendar;
     bool sealed, costs_known;
+    bool has_near;       /* some nodes say whose data they work on */
     uint64_t last_ticks; /* of the previous run */
     bool named;          /* nodes know their names' numbers in traces */
     uint32_t trace_base; /* number of node 0 in the trace of this run */

@@ -91,6 +91,20 @@ void task_wake(tacit_task_runtime *rt, task_worker *w)
     futex_wake(&rt->event, rt->uniform ? 1 : INT_MAX);
 }
 
+/* Whether somebody without work since `since` should go on looking. In a run of a graph the next
+ * node usually comes before a sleeper would be awake again, so patience is longer there; but then
+ * others, the one who is waited for among them, may have the CPU. */
+bool task_stay_awake(const tacit_task_runtime *rt, uint64_t since, bool run)
+{
+    uint64_t waited = task_ticks() - since;
+    if (waited <= rt->spin_ticks)
+        return true;
+    if (!run || rt->surplus || waited > rt->run_spin_ticks)
+        return false;
+    sched_yield();
+    return true;
+}
+
 /* As many as there are CPUs for. */
 void task_wake_for_run(tacit_task_runtime *rt)
 {

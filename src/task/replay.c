@@ -93,7 +93,7 @@ void task_graph_node(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g
         return;
     const uint32_t *successors = task_successors(g, n);
     for (uint32_t i = 0; i < n->successor_count; i++)
-        STORE(&g->nodes[successors[i]].poison, status, RELAXED);
+        STORE(&g->nodes[TASK_SUCCESSOR(successors[i])].poison, status, RELAXED);
 }
 
 /* ---- in parallel -------------------------------------------------------------------------- */
@@ -106,18 +106,49 @@ static inline void offer(tacit_task_runtime *rt, task_worker *w, uint32_t node)
         task_wake_orchestrator(rt);
 }
 
+/* Count a successor down; true when it is ready. */
+static inline bool successor_ready(tacit_task_graph *g, uint32_t entry, uint8_t status)
+{
+    task_node *c = &g->nodes[TASK_SUCCESSOR(entry)];
+    if (UNLIKELY(status))
+        STORE(&c->poison, status, RELAXED); /* carried by PEND */
+    return c->indegree == 1 || task_count_down(&c->pending);
+}
+
+/* Thieves take what was offered first: that shall be what is near to others. */
+static uint32_t release_near(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g,
+                             const task_node *n, uint8_t status)
+{
+    const uint32_t *successors = task_successors(g, n);
+    uint32_t own[32], count = 0, next = TASK_NIL;
+    for (uint32_t i = 0; i < n->successor_count; i++) {
+        uint32_t entry = successors[i], near = TASK_NEAR(entry);
+        if (!successor_ready(g, entry, status))
+            continue;
+        if ((near && near != w->index + 1) || count == sizeof own / sizeof own[0]) {
+            offer(rt, w, TASK_SUCCESSOR(entry));
+            continue;
+        }
+        if (next != TASK_NIL)
+            own[count++] = next;
+        next = TASK_SUCCESSOR(entry);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        offer(rt, w, own[i]);
+    return next;
+}
+
 /* A node is over: its counter starts anew, successors may begin. Returns one to run next. */
 static inline uint32_t node_over(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g,
                                  task_node *n, uint8_t status)
 {
     STORE(&n->pending, n->indegree, RELAXED); /* published to the next run by its start */
+    if (g->has_near)
+        return release_near(rt, w, g, n, status);
     const uint32_t *successors = task_successors(g, n);
     uint32_t count = n->successor_count, next = TASK_NIL;
     for (uint32_t i = 0; i < count; i++) {
-        task_node *c = &g->nodes[successors[i]];
-        if (UNLIKELY(status))
-            STORE(&c->poison, status, RELAXED); /* carried by PEND */
-        if (c->indegree != 1 && !task_count_down(&c->pending))
+        if (!successor_ready(g, successors[i], status))
             continue;
         if (next != TASK_NIL)
             offer(rt, w, next);
@@ -293,8 +324,8 @@ static void run_parallel(tacit_task_runtime *rt, tacit_task_graph *g)
         if (spins++ == 0)
             since = task_ticks();
         TASK_PAUSE();
-        if (rt->idle != TACIT_TASK_IDLE_SPIN && spins > 256 &&
-            task_ticks() - since > rt->spin_ticks) {
+        if (rt->idle != TACIT_TASK_IDLE_SPIN && spins % 64 == 0 &&
+            !task_stay_awake(rt, since, true)) {
             task_orchestrator_sleep(rt, run_unfinished, 0);
             spins = 0;
         }

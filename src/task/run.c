@@ -355,7 +355,7 @@ void *task_worker_main(void *argument)
             TASK_PAUSE();
         if (rt->idle == TACIT_TASK_IDLE_SPIN)
             continue;
-        if (rt->idle == TACIT_TASK_IDLE_PARK || task_ticks() - idle_since > rt->spin_ticks) {
+        if (rt->idle == TACIT_TASK_IDLE_PARK || !task_stay_awake(rt, idle_since, run)) {
             task_worker_sleep(rt, w);
             spins = 0;
         }

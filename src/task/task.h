@@ -128,7 +128,7 @@ struct tacit_task_runtime {
     bool uniform;               /* everybody serves everything */
     bool eager, asymmetric;
     tacit_task_idle idle;
-    uint64_t spin_ticks, batch_ticks;
+    uint64_t spin_ticks, run_spin_ticks, batch_ticks;
     uint32_t inline_ticks, inline_below; /* below: the same less one; 0: run nothing at once */
     double ticks_per_ns;
     pthread_t owner;
@@ -260,6 +260,7 @@ typedef struct task_patience {
 void task_wait_step(tacit_task_runtime *rt, task_patience *p); /* orchestrator: help, spin, sleep */
 void task_wake(tacit_task_runtime *rt, task_worker *w);        /* one worker, or all if mixed */
 void task_wake_all(tacit_task_runtime *rt);
+bool task_stay_awake(const tacit_task_runtime *rt, uint64_t since, bool run);
 void task_wake_for_run(tacit_task_runtime *rt);
 void task_orchestrator_sleep(tacit_task_runtime *rt, bool (*idle)(tacit_task_runtime *, uint64_t),
                              uint64_t argument);
