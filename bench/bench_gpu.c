@@ -544,12 +544,13 @@ static void online(bench *b, const model_entry *e)
     if (!wanted(b, name) || b->failed || !make_model(b, e, path, sizeof path))
         return;
     enum { RUNS = 3 };
+    int wanted_runs = e->deal < 0.1 ? RUNS : 1; /* large models: minutes of keys and twin */
     snprintf(keys[0], sizeof keys[0], "%s/s.key", b->dir);
     snprintf(keys[1], sizeof keys[1], "%s/c.key", b->dir);
     snprintf(certs, sizeof certs, "%s/certs", b->dir);
     double times[RUNS], prepare = 0;
     int runs = 0;
-    for (int i = 0; i < RUNS && !b->failed; i++) {
+    for (int i = 0; i < wanted_runs && !b->failed; i++) {
         pid_t pid = fork();
         if (pid == 0) {
             tacit_model *model = NULL;
@@ -629,6 +630,16 @@ static tacit_status discard(void *context, unsigned party, const void *data, siz
     return TACIT_OK;
 }
 
+static bool opens(const sec_program *p, uint32_t round)
+{
+    for (uint32_t i = 0; i < p->instrs.count; i++) {
+        const sec_instr *in = &p->instrs.data[i];
+        if (sec_steps(in) && in->start <= round && in->start + sec_steps(in) > round)
+            return true;
+    }
+    return false;
+}
+
 /* Where the time goes: rounds by the largest gate that steps in them. */
 static void profile(const sec_program *p, const double *rounds, uint64_t n)
 {
@@ -640,13 +651,15 @@ static void profile(const sec_program *p, const double *rounds, uint64_t n)
     } sort[MOST] = {{{0}, 0, 0}};
     int used = 0;
     double total = 0;
-    for (uint64_t r = 1; r < n; r++) { /* exchange r ends round r - 1 */
+    for (uint64_t r = 1, round = 0; r < n; r++, round++) {
+        while (round <= p->rounds && !opens(p, (uint32_t)round)) /* exchange r ends this round */
+            round++;
         char name[80] = "-";
         size_t largest = 0;
         for (uint32_t i = 0; i < p->instrs.count; i++) {
             const sec_instr *in = &p->instrs.data[i];
             unsigned steps = sec_steps(in);
-            if (!steps || in->start > r - 1 || in->start + steps <= r - 1)
+            if (!steps || in->start > round || in->start + steps <= round)
                 continue;
             size_t size = in->op == SEC_GATE
                               ? in->gate.count * (1 + in->info.key_bytes[0] / (1 + in->gate.count))
@@ -664,7 +677,7 @@ static void profile(const sec_program *p, const double *rounds, uint64_t n)
                                            : "",
                          in->gate.count, in->gate.in_bits, in->gate.eff_bits, in->gate.shift,
                          in->gate.index_bits, in->gate.index2_bits, in->gate.thresholds,
-                         (unsigned)(r - 1 - in->start));
+                         (unsigned)(round - in->start));
             else
                 snprintf(name, sizeof name, "matmul %zux%zux%zu x%u bits %u", in->m, in->k, in->n,
                          in->batch, in->bits);
@@ -747,13 +760,17 @@ static void alone(bench *b, const model_entry *e)
     sec_weights_free(p, &weights);
     fss_dealer dealer;
     uint64_t written = 0;
+    sec_device_dealer *there = NULL;
     fss_dealer_init(&dealer, &p->suite, seed, seed);
+    if (!b->failed)
+        ok(b, sec_device_dealer_create(p, &dealer, &b->d, &there, &b->err));
     for (int i = 0; i < 3 && !b->failed; i++) {
         written = 0;
         start = clock_ns();
-        ok(b, sec_device_deal(p, &dealer, &b->d, 0, discard, &written, &b->err));
+        ok(b, sec_device_dealer_run(there, (uint64_t)i, discard, &written, &b->err));
         times[i] = (double)(clock_ns() - start) * 1e-9;
     }
+    sec_device_dealer_free(there);
     if (!b->failed) {
         char note[120];
         qsort(times, 3, sizeof *times, by_value);

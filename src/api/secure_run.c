@@ -11,6 +11,7 @@
 #include "secure/channel.h"
 #include "secure/device.h"
 #include "secure/keyfile.h"
+#include "secure/lanes.h"
 #include "secure/weights.h"
 
 /* ---- where to compute ---- */
@@ -87,12 +88,16 @@ static tacit_status deal_runs(const sec_program *p, const dealt *d, uint32_t run
     char why[128];
     fss_dealer_init(&dealer, &p->suite, d->seed[0], d->seed[1]);
     tacit_status status = choose_device(on, 0, &device, why, sizeof why, err);
+    sec_device_dealer *there = NULL;
+    if (status == TACIT_OK && device.ops)
+        status = sec_device_dealer_create(p, &dealer, &device, &there, err);
     for (uint32_t run = 0; run < runs && status == TACIT_OK; run++) {
-        status = device.ops ? sec_device_deal(p, &dealer, &device, run, write_key, w, err)
-                            : sec_deal(p, &dealer, run, write_key, w, err);
+        status = there ? sec_device_dealer_run(there, run, write_key, w, err)
+                       : sec_deal(p, &dealer, run, write_key, w, err);
         for (int b = 0; b < 2 && status == TACIT_OK; b++)
             status = key_writer_end_run(&w[b], err);
     }
+    sec_device_dealer_free(there);
     if (device.ops)
         cuda_close(&device);
     explicit_bzero(&dealer, sizeof dealer);
@@ -150,7 +155,13 @@ typedef struct session {
     uint64_t start, prepare;
     cuda_device device; /* no ops: the processor */
     char computes[128];
+    int listener;
+    unsigned n_lanes;
+    lanes lines;
 } session;
+
+/* Lines between the parties: a device makes messages faster than one core encrypts them. */
+enum { DEVICE_LANES = 4, DEVICE_SPIN_NS = 200000 };
 
 /* What both must agree on: graph, session, who is who, and the first run unused by both. */
 static tacit_status greet(session *x, tacit_error *err)
@@ -161,6 +172,7 @@ static tacit_status greet(session *x, tacit_error *err)
     memcpy(mine, h->graph, 32);
     memcpy(mine + 32, h->session, 16);
     mine[48] = (uint8_t)x->party;
+    mine[49] = x->device.ops ? DEVICE_LANES : 1;
     for (int i = 0; i < 4; i++) {
         mine[52 + i] = (uint8_t)(next >> (8 * i));
         mine[56 + i] = (uint8_t)(h->runs >> (8 * i));
@@ -180,6 +192,7 @@ static tacit_status greet(session *x, tacit_error *err)
     for (int i = 0; i < 4; i++)
         theirs |= (uint32_t)other[52 + i] << (8 * i);
     x->run = next > theirs ? next : theirs;
+    x->n_lanes = mine[49] < other[49] ? mine[49] : other[49];
     static const uint8_t none[WEIGHT_TAG];
     x->known =
         memcmp(mine + 64, other + 64, WEIGHT_TAG) == 0 && memcmp(mine + 64, none, WEIGHT_TAG) != 0;
@@ -195,6 +208,10 @@ static tacit_status run_party(session *x, const ir_tensor *const *inputs, ir_ten
     TRY(greet(x, err));
     /* from here on the run is spent, whatever happens */
     TRY(key_take_run(&x->key, x->run, err));
+    if (x->device.ops && sysconf(_SC_NPROCESSORS_ONLN) > 4)
+        x->line.spin_ns = DEVICE_SPIN_NS;
+    TRY(lanes_open(&x->lines, &x->line, x->n_lanes, x->party, x->listener, x->peer->address,
+                   x->peer->certificates, x->key.header.session, err));
     fss_party party;
     fss_party_init(&party, &p->suite, x->party, x->key.seed);
     sec_link link = {.key_read = key_reader_read,
@@ -206,6 +223,11 @@ static tacit_status run_party(session *x, const ir_tensor *const *inputs, ir_ten
                      .end = channel_end,
                      .own_weight = x->share.file ? share_read : NULL,
                      .own_context = &x->share};
+    if (x->lines.count > 1) {
+        link.exchange = lanes_exchange;
+        link.context = &x->lines;
+        link.begin = NULL;
+    }
     sec_weights weights = {0};
     sec_device *device = NULL;
     x->prepare = clock_ns();
@@ -258,6 +280,7 @@ static tacit_status talk(session *x, int fd, const ir_tensor *const *inputs,
     tacit_status status = channel_secure(&x->line, x->party, x->peer->certificates, err);
     if (status == TACIT_OK) {
         status = run_party(x, inputs, outputs, err);
+        lanes_close(&x->lines);
         if (status != TACIT_OK && status != TACIT_ERR_PEER)
             channel_abort(&x->line, status);
     }
@@ -306,20 +329,20 @@ static tacit_status bind_weights(session *x, tacit_error *err)
 tacit_status tacit_secure_serve(const tacit_secure *s, const tacit_secure_peer *peer,
                                 tacit_secure_report *report, tacit_error *err)
 {
-    session x = {.s = s, .peer = peer, .party = SEC_SERVER, .line = {.fd = -1}};
-    int listener = -1, fd = -1;
+    session x = {.s = s, .peer = peer, .party = SEC_SERVER, .line = {.fd = -1}, .listener = -1};
+    int fd = -1;
     tacit_status status = open_key(&x, err);
     if (status == TACIT_OK)
         status = bind_weights(&x, err);
     if (status == TACIT_OK)
-        status = channel_listen(peer->address, &listener, err);
+        status = channel_listen(peer->address, &x.listener, err);
     if (status == TACIT_OK)
         status =
-            channel_accept(listener, peer->timeout_ms > 0 ? peer->timeout_ms : 600000, &fd, err);
+            channel_accept(x.listener, peer->timeout_ms > 0 ? peer->timeout_ms : 600000, &fd, err);
     if (status == TACIT_OK)
         status = talk(&x, fd, NULL, NULL, err);
-    if (listener >= 0)
-        close(listener);
+    if (x.listener >= 0)
+        close(x.listener);
     finish(&x, report);
     return status;
 }
@@ -370,7 +393,7 @@ tacit_status tacit_secure_query(const tacit_secure *s, const tacit_secure_peer *
                                 tacit_tensor *outputs, uint32_t n_outputs,
                                 tacit_secure_report *report, tacit_error *err)
 {
-    session x = {.s = s, .peer = peer, .party = SEC_CLIENT, .line = {.fd = -1}};
+    session x = {.s = s, .peer = peer, .party = SEC_CLIENT, .line = {.fd = -1}, .listener = -1};
     tensors t = {0};
     int fd = -1;
     tacit_status status = tensors_make(s, inputs, n_inputs, outputs, n_outputs, &t, err);

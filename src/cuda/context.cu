@@ -14,7 +14,8 @@ struct block {
 };
 struct context : cuda_context {
     block *blocks;
-    cudaEvent_t marks[CUDA_MARKS];
+    cudaStream_t aside;
+    cudaEvent_t marks[CUDA_MARKS], made;
 };
 
 static tacit_status failed(cudaError_t e, const char *what, tacit_error *err)
@@ -77,6 +78,7 @@ static void do_release(void *self, void *memory)
             *b = gone->next;
             c->held -= gone->bytes;
             cudaStreamSynchronize(c->stream);
+            cudaStreamSynchronize(c->aside);
             cudaFree(memory);
             free(gone);
             return;
@@ -91,6 +93,7 @@ static void do_release_host(void *self, void *memory)
 {
     context *c = enter(self);
     cudaStreamSynchronize(c->stream);
+    cudaStreamSynchronize(c->aside);
     if (memory)
         cudaFreeHost(memory);
 }
@@ -101,6 +104,14 @@ static tacit_status do_copy(void *self, cuda_direction way, void *to, const void
     if (!bytes)
         return TACIT_OK;
     cudaMemcpyKind kind = way == CUDA_TO_DEVICE ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
+    if (way == CUDA_TO_HOST_ASIDE) {
+        cudaError_t e = cudaEventRecord(c->made, c->stream);
+        if (e == cudaSuccess)
+            e = cudaStreamWaitEvent(c->aside, c->made, 0);
+        if (e == cudaSuccess)
+            e = cudaMemcpyAsync(to, from, bytes, kind, c->aside);
+        return checked(e, "copying", err);
+    }
     return checked(cudaMemcpyAsync(to, from, bytes, kind, c->stream), "copying", err);
 }
 static tacit_status do_clear(void *self, void *memory, size_t bytes, tacit_error *err)
@@ -204,7 +215,7 @@ static tacit_status do_wait(void *self, tacit_error *err)
 static tacit_status do_mark(void *self, unsigned which, tacit_error *err)
 {
     context *c = enter(self);
-    return checked(cudaEventRecord(c->marks[which], c->stream), "marking", err);
+    return checked(cudaEventRecord(c->marks[which], c->aside), "marking", err);
 }
 static tacit_status do_wait_mark(void *self, unsigned which, tacit_error *err)
 {
@@ -265,6 +276,10 @@ static cudaError_t prepare(context *c, uint64_t budget, cuda_device *out)
         e = cudaErrorNotSupported;
     if (e == cudaSuccess)
         e = cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
+    if (e == cudaSuccess)
+        e = cudaStreamCreateWithFlags(&c->aside, cudaStreamNonBlocking);
+    if (e == cudaSuccess)
+        e = cudaEventCreateWithFlags(&c->made, cudaEventDisableTiming);
     for (int i = 0; i < CUDA_MARKS && e == cudaSuccess; i++)
         e = cudaEventCreateWithFlags(&c->marks[i], cudaEventDisableTiming);
     if (e == cudaSuccess)
@@ -320,6 +335,10 @@ extern "C" void cuda_close(cuda_device *device)
     for (int i = 0; i < CUDA_MARKS; i++)
         if (c->marks[i])
             cudaEventDestroy(c->marks[i]);
+    if (c->made)
+        cudaEventDestroy(c->made);
+    if (c->aside)
+        cudaStreamDestroy(c->aside);
     if (c->stream)
         cudaStreamDestroy(c->stream);
     free(c);

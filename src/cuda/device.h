@@ -95,7 +95,9 @@ typedef struct cuda_string {
     uint32_t bits;
 } cuda_string;
 
-typedef enum cuda_direction { CUDA_TO_DEVICE, CUDA_TO_HOST } cuda_direction;
+/* ASIDE: beside the work queued after it; `mark` and `wait_mark` tell when it is done, and until
+ * then its memory must stay as it is. */
+typedef enum cuda_direction { CUDA_TO_DEVICE, CUDA_TO_HOST, CUDA_TO_HOST_ASIDE } cuda_direction;
 
 typedef struct cuda_ops {
     tacit_status (*alloc)(void *self, size_t bytes, void **out, tacit_error *err); /* zeroed */
@@ -126,7 +128,7 @@ typedef struct cuda_ops {
     tacit_status (*graph_run)(void *self, void *graph, tacit_error *err);
     void (*graph_free)(void *self, void *graph);
     tacit_status (*wait)(void *self, tacit_error *err);
-    /* A place in the queue, to wait for what was queued before it; `which` below CUDA_MARKS. */
+    /* A place among the copies aside, to wait for those before it; `which` below CUDA_MARKS. */
     tacit_status (*mark)(void *self, unsigned which, tacit_error *err);
     tacit_status (*wait_mark)(void *self, unsigned which, tacit_error *err);
 } cuda_ops;

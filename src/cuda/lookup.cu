@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(128)
 
 static void launch_strings(cuda_context *c, const string_args *p)
 {
-    unsigned levels = p->l.bits - 7, depth = levels < 3 ? levels : 3;
+    unsigned levels = p->l.bits - 7, depth = levels < 5 ? levels : 5;
     while (depth && (p->count << (levels - depth)) < 65536 && levels - depth < 5)
         depth--;
     uint64_t total = p->count << (levels - depth);
@@ -176,7 +176,9 @@ static void launch_strings(cuda_context *c, const string_args *p)
     auto kernel = depth == 0   ? string_kernel<0>
                   : depth == 1 ? string_kernel<1>
                   : depth == 2 ? string_kernel<2>
-                               : string_kernel<3>;
+                  : depth == 3 ? string_kernel<3>
+                  : depth == 4 ? string_kernel<4>
+                               : string_kernel<5>;
     shared_allow(kernel);
     kernel<<<blocks, threads, SHARED_BYTES, c->stream>>>(*p, c->keys);
     launch_check(c);

@@ -34,7 +34,8 @@ typedef struct channel {
     int timeout_ms;
     uint32_t sent_frames, received_frames;
     uint64_t sent, received;
-    frame_kind kind; /* of the frames exchanged now */
+    frame_kind kind;  /* of the frames exchanged now */
+    uint64_t spin_ns; /* look again for so long before sleeping; for parties with cores to spare */
     transfer now;
 } channel;
 

@@ -31,8 +31,13 @@ tacit_status sec_device_run(sec_device *d, uint64_t run, const sec_link *link,
                             tacit_error *err);
 void sec_device_free(sec_device *d); /* wipes what it held */
 
-tacit_status sec_device_deal(const sec_program *p, const fss_dealer *dealer,
-                             const cuda_device *device, uint64_t run, sec_key_write write,
-                             void *context, tacit_error *err);
+/* The dealer; a run's keys are those of sec_deal, byte for byte. */
+typedef struct sec_device_dealer sec_device_dealer;
+tacit_status sec_device_dealer_create(const sec_program *p, const fss_dealer *dealer,
+                                      const cuda_device *device, sec_device_dealer **out,
+                                      tacit_error *err);
+tacit_status sec_device_dealer_run(sec_device_dealer *d, uint64_t run, sec_key_write write,
+                                   void *context, tacit_error *err);
+void sec_device_dealer_free(sec_device_dealer *d);
 
 #endif

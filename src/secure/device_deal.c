@@ -13,6 +13,7 @@ typedef struct parcel {
     const sec_instr *in;
     uint8_t *bytes; /* pinned */
     uint64_t size[2];
+    plan_vector keys[2]; /* on the device, until they are copied */
     bool full;
 } parcel;
 
@@ -56,19 +57,25 @@ static void parcel_write(deal_walk *d, parcel *q)
 }
 
 /* Queues the copy of one instruction's keys; the writer gets them one instruction later. */
-static void parcel_send(deal_walk *d, const sec_instr *in, const void *const from[2],
+static void parcel_send(deal_walk *d, const sec_instr *in, const plan_vector from[2],
                         const uint64_t size[2])
 {
     plan_walk *w = &d->w;
     parcel *q = &d->parcel[d->turn];
     d->most = size[0] + size[1] > d->most ? size[0] + size[1] : d->most;
-    if (!w->live)
-        return;
-    parcel_write(d, q);
-    *q = (parcel){.in = in, .bytes = q->bytes, .size = {size[0], size[1]}, .full = true};
+    if (w->live)
+        parcel_write(d, q);
+    plan_drop(w, &q->keys[0]);
+    plan_drop(w, &q->keys[1]);
+    *q = (parcel){.in = in,
+                  .bytes = q->bytes,
+                  .size = {size[0], size[1]},
+                  .keys = {from[0], from[1]},
+                  .full = w->live};
     for (unsigned b = 0; b < 2; b++)
         if (size[b])
-            PLAN_CALL(w, copy, CUDA_TO_HOST, q->bytes + (b ? size[0] : 0), from[b], size[b]);
+            PLAN_CALL(w, copy, CUDA_TO_HOST_ASIDE, q->bytes + (b ? size[0] : 0), from[b].words,
+                      size[b]);
     PLAN_CALL(w, mark, d->turn);
     d->turn ^= 1;
 }
@@ -229,10 +236,8 @@ static void deal_gate(deal_walk *d, const sec_instr *in)
         else if (b < in->n_out)
             w->words[in->out[b]] = out[b];
     }
-    parcel_send(d, in, (const void *const[]){io.deal[0], io.deal[1]}, size);
+    parcel_send(d, in, key, size);
     plan_drop(w, &whole);
-    plan_drop(w, &key[0]);
-    plan_drop(w, &key[1]);
 }
 
 static void deal_output(deal_walk *d, const sec_instr *in)
@@ -244,8 +249,7 @@ static void deal_output(deal_walk *d, const sec_instr *in)
     cuda_string s = {w->words[in->in[0]].words, wire->count, 0, wire->bits};
     const cuda_string *there = plan_constant(w, &s, sizeof s);
     PLAN_CALL(w, pack, there, 1, wire->count, packed.words);
-    parcel_send(d, in, (const void *const[]){NULL, packed.words}, (const uint64_t[]){0, size});
-    plan_drop(w, &packed);
+    parcel_send(d, in, (const plan_vector[]){{0}, packed}, (const uint64_t[]){0, size});
 }
 
 static void deal_walk_all(deal_walk *d)
@@ -277,100 +281,119 @@ static void deal_walk_all(deal_walk *d)
 
 /* ---- all of it ---- */
 
-typedef struct deal_memory {
+struct sec_device_dealer {
+    const sec_program *p;
+    const fss_dealer *dealer;
+    cuda_device device;
     void *memory, *constants, *run, *pinned[2];
-    uint8_t *image;
     uint64_t bytes;
-} deal_memory;
+};
 
-static tacit_status deal_prepare(const sec_program *p, const cuda_device *device, uint64_t run,
-                                 const fss_dealer *dealer, deal_memory *m, tacit_error *err)
+/* How much memory, and the constants, which must be there before the work that reads them: a walk
+ * that counts, and one that fills. */
+static tacit_status dealer_walk(sec_device_dealer *d, uint8_t *image, uint64_t *constants,
+                                uint64_t *most, tacit_error *err)
 {
-    const cuda_ops *ops = device->ops;
-    void *self = device->self;
-    deal_walk d = {.dealer = dealer};
-    tacit_status status = plan_begin(&d.w, p, device, err);
+    deal_walk w = {.dealer = d->dealer,
+                   .w = {.memory = d->memory,
+                         .constants = d->constants,
+                         .image = image,
+                         .fill = image != NULL,
+                         .run = d->run}};
+    tacit_status status = plan_begin(&w.w, d->p, &d->device, err);
     if (status == TACIT_OK) {
-        deal_walk_all(&d);
-        status = d.w.status;
+        deal_walk_all(&w);
+        status = w.w.status;
     }
-    uint64_t constants = d.w.constants_at + PLAN_ALIGN, most = d.most;
-    m->bytes = d.w.pool.most + PLAN_ALIGN;
-    plan_end(&d.w);
-    TRY(status);
-    TRY(ops->alloc(self, m->bytes, &m->memory, err));
-    TRY(ops->alloc(self, constants, &m->constants, err));
-    TRY(ops->alloc(self, 16, &m->run, err));
-    TRY(ops->alloc_host(self, most + 64, &m->pinned[0], err));
-    TRY(ops->alloc_host(self, most + 64, &m->pinned[1], err));
-    if (!(m->image = calloc(1, constants)))
-        return error_memory(err, "dealing on the device");
-    uint64_t shift[2] = {run * p->ids, 0};
-    uint32_t words[CUDA_KEY_WORDS];
-    sec_device_keys(&p->suite, &dealer->seed[0], &dealer->seed[1], words);
-    status = ops->keys(self, words, err);
+    *constants = w.w.constants_at + PLAN_ALIGN;
+    *most = w.most;
+    d->bytes = w.w.pool.most + PLAN_ALIGN;
+    plan_end(&w.w);
+    return status;
+}
+
+static tacit_status dealer_prepare(sec_device_dealer *d, tacit_error *err)
+{
+    const cuda_ops *ops = d->device.ops;
+    void *self = d->device.self;
+    uint64_t constants = 0, most = 0;
+    TRY(dealer_walk(d, NULL, &constants, &most, err));
+    TRY(ops->alloc(self, d->bytes, &d->memory, err));
+    TRY(ops->alloc(self, constants, &d->constants, err));
+    TRY(ops->alloc(self, 16, &d->run, err));
+    TRY(ops->alloc_host(self, most + 64, &d->pinned[0], err));
+    TRY(ops->alloc_host(self, most + 64, &d->pinned[1], err));
+    uint8_t *image = calloc(1, constants);
+    tacit_status status = image ? dealer_walk(d, image, &constants, &most, err)
+                                : error_memory(err, "dealing on the device");
     if (status == TACIT_OK)
-        status = ops->copy(self, CUDA_TO_DEVICE, m->run, shift, sizeof shift, err);
+        status = ops->copy(self, CUDA_TO_DEVICE, d->constants, image, constants, err);
+    if (status == TACIT_OK)
+        status = ops->wait(self, err);
+    free(image);
+    return status;
+}
+
+tacit_status sec_device_dealer_create(const sec_program *p, const fss_dealer *dealer,
+                                      const cuda_device *device, sec_device_dealer **out,
+                                      tacit_error *err)
+{
+    sec_device_dealer *d = calloc(1, sizeof *d);
+    *out = NULL;
+    if (!d)
+        return error_memory(err, "dealing on the device");
+    *d = (sec_device_dealer){.p = p, .dealer = dealer, .device = *device};
+    tacit_status status = dealer_prepare(d, err);
+    if (status != TACIT_OK)
+        sec_device_dealer_free(d);
+    else
+        *out = d;
+    return status;
+}
+
+tacit_status sec_device_dealer_run(sec_device_dealer *d, uint64_t run, sec_key_write write,
+                                   void *context, tacit_error *err)
+{
+    const cuda_ops *ops = d->device.ops;
+    void *self = d->device.self;
+    uint64_t shift[2] = {run * d->p->ids, 0};
+    uint32_t words[CUDA_KEY_WORDS];
+    sec_device_keys(&d->p->suite, &d->dealer->seed[0], &d->dealer->seed[1], words);
+    tacit_status status = ops->keys(self, words, err);
+    if (status == TACIT_OK)
+        status = ops->copy(self, CUDA_TO_DEVICE, d->run, shift, sizeof shift, err);
     if (status == TACIT_OK)
         status = ops->wait(self, err);
     explicit_bzero(words, sizeof words);
-    return status;
+    deal_walk w = {
+        .dealer = d->dealer,
+        .write = write,
+        .context = context,
+        .parcel = {{.bytes = d->pinned[0]}, {.bytes = d->pinned[1]}},
+        .w = {.live = true, .memory = d->memory, .constants = d->constants, .run = d->run}};
+    if (status == TACIT_OK)
+        status = plan_begin(&w.w, d->p, &d->device, err);
+    if (status == TACIT_OK) {
+        deal_walk_all(&w);
+        status = w.w.status;
+    }
+    plan_end(&w.w);
+    return status == TACIT_OK ? ops->wait(self, err) : status;
 }
 
-/* Constants must be there before the work that reads them: a walk that does nothing but fill them.
- */
-static tacit_status deal_constants(const sec_program *p, const cuda_device *device, deal_memory *m,
-                                   const fss_dealer *dealer, tacit_error *err)
+void sec_device_dealer_free(sec_device_dealer *d)
 {
-    deal_walk d = {.dealer = dealer,
-                   .w = {.memory = m->memory,
-                         .constants = m->constants,
-                         .image = m->image,
-                         .fill = true,
-                         .run = m->run}};
-    tacit_status status = plan_begin(&d.w, p, device, err);
-    if (status == TACIT_OK) {
-        deal_walk_all(&d);
-        status = d.w.status;
-    }
-    uint64_t constants = d.w.constants_at;
-    plan_end(&d.w);
-    if (status == TACIT_OK)
-        status =
-            device->ops->copy(device->self, CUDA_TO_DEVICE, m->constants, m->image, constants, err);
-    return status == TACIT_OK ? device->ops->wait(device->self, err) : status;
-}
-
-tacit_status sec_device_deal(const sec_program *p, const fss_dealer *dealer,
-                             const cuda_device *device, uint64_t run, sec_key_write write,
-                             void *context, tacit_error *err)
-{
-    const cuda_ops *ops = device->ops;
-    deal_memory m = {0};
-    tacit_status status = deal_prepare(p, device, run, dealer, &m, err);
-    if (status == TACIT_OK)
-        status = deal_constants(p, device, &m, dealer, err);
-    deal_walk d = {.dealer = dealer,
-                   .write = write,
-                   .context = context,
-                   .parcel = {{.bytes = m.pinned[0]}, {.bytes = m.pinned[1]}},
-                   .w = {.live = true, .memory = m.memory, .constants = m.constants, .run = m.run}};
-    if (status == TACIT_OK)
-        status = plan_begin(&d.w, p, device, err);
-    if (status == TACIT_OK) {
-        deal_walk_all(&d);
-        status = d.w.status;
-    }
-    plan_end(&d.w);
+    if (!d)
+        return;
+    const cuda_ops *ops = d->device.ops;
     tacit_error ignored;
-    if (m.memory)
-        (void)!ops->clear(device->self, m.memory, m.bytes, &ignored);
-    ops->release(device->self, m.memory);
-    ops->release(device->self, m.constants);
-    ops->release(device->self, m.run);
+    if (d->memory)
+        (void)!ops->clear(d->device.self, d->memory, d->bytes, &ignored);
+    ops->release(d->device.self, d->memory);
+    ops->release(d->device.self, d->constants);
+    ops->release(d->device.self, d->run);
     for (int i = 0; i < 2; i++)
-        if (m.pinned[i])
-            ops->release_host(device->self, m.pinned[i]);
-    free(m.image);
-    return status;
+        if (d->pinned[i])
+            ops->release_host(d->device.self, d->pinned[i]);
+    free(d);
 }

@@ -96,6 +96,12 @@ tacit_status tls_start(channel *c, unsigned party, const char *folder, tacit_err
     SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
+    /* the keys themselves are of 128 bits; many records to a system call */
+    if (SSL_CTX_set_ciphersuites(ctx, "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:"
+                                      "TLS_CHACHA20_POLY1305_SHA256") != 1)
+        return tls_fail(err, TACIT_ERR_INTERNAL, "TLS");
+    SSL_CTX_set_read_ahead(ctx, 1);
+    SSL_CTX_set_default_read_buffer_len(ctx, 1 << 18);
     SSL_CTX_set_num_tickets(ctx, 0);
     TRY(load_certificates(ctx, party, folder, err));
     c->tls = SSL_new(ctx);

@@ -85,9 +85,16 @@ static void run_with(world *w, uint64_t run, const cuda_device *dealer_device, d
     if (sec_deal(w->p, &dealer, run, key_append, key, &w->err) != TACIT_OK)
         fail_msg("%s", w->err.message);
     if (dealer_device) {
-        if (sec_device_deal(w->p, &dealer, dealer_device, run, key_append, again, &w->err) !=
-            TACIT_OK)
+        sec_device_dealer *d = NULL;
+        memory_key first[2] = {{0}};
+        if (sec_device_dealer_create(w->p, &dealer, dealer_device, &d, &w->err) != TACIT_OK ||
+            sec_device_dealer_run(d, run + 1, key_append, first, &w->err) != TACIT_OK ||
+            sec_device_dealer_run(d, run, key_append, again, &w->err) != TACIT_OK)
             fail_msg("%s", w->err.message);
+        sec_device_dealer_free(d);
+        assert_memory_not_equal(first[0].data, again[0].data, again[0].size);
+        free(first[0].data);
+        free(first[1].data);
         for (int b = 0; b < 2; b++) {
             assert_int_equal(key[b].size, again[b].size);
             assert_memory_equal(key[b].data, again[b].data, key[b].size);

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "secure/lanes.h"
+
+#include <string.h>
+
+static void *lane_run(void *context)
+{
+    lane *l = context;
+    pthread_mutex_lock(&l->lock);
+    for (;;) {
+        while (l->state == LANE_IDLE)
+            pthread_cond_wait(&l->changed, &l->lock);
+        if (l->state == LANE_QUIT)
+            break;
+        pthread_mutex_unlock(&l->lock);
+        tacit_status status =
+            channel_exchange(&l->line, l->out, l->out_size, l->in, l->in_size, &l->err);
+        pthread_mutex_lock(&l->lock);
+        l->status = status;
+        l->state = LANE_IDLE;
+        pthread_cond_broadcast(&l->changed);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+static void lane_tell(lane *l, lane_state state)
+{
+    pthread_mutex_lock(&l->lock);
+    l->state = state;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* A line of its own, which says whose it is before anything else. */
+static tacit_status lane_open(lanes *all, lane *l, unsigned number, unsigned party, int listener,
+                              const char *address, const char *certificates,
+                              const uint8_t session[16], tacit_error *err)
+{
+    int fd = -1, limit = all->first->timeout_ms;
+    uint8_t mine[32] = {0}, other[32];
+    if (party == SEC_SERVER)
+        TRY(channel_accept(listener, limit, &fd, err));
+    else
+        TRY(channel_connect(address, limit, &fd, err));
+    channel_plain(&l->line, fd, limit);
+    TRY(channel_secure(&l->line, party, certificates, err));
+    memcpy(mine, session, 16);
+    mine[16] = (uint8_t)number;
+    l->line.kind = FRAME_HELLO;
+    TRY(channel_exchange(&l->line, mine, sizeof mine, other, sizeof other, err));
+    l->line.kind = FRAME_DATA;
+    l->line.spin_ns = all->first->spin_ns;
+    if (memcmp(mine, other, sizeof mine) != 0)
+        return error_set(err, TACIT_ERR_SECURITY, "a second line belongs to another session");
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->changed, NULL);
+    l->running = pthread_create(&l->thread, NULL, lane_run, l) == 0;
+    return l->running ? TACIT_OK : error_set(err, TACIT_ERR_MEMORY, "no thread for a second line");
+}
+
+tacit_status lanes_open(lanes *l, channel *first, unsigned count, unsigned party, int listener,
+                        const char *address, const char *certificates, const uint8_t session[16],
+                        tacit_error *err)
+{
+    *l = (lanes){.first = first, .count = 1};
+    for (unsigned i = 0; i + 1 < LANES_MOST; i++)
+        l->more[i].line.fd = -1;
+    for (; l->count < count && l->count < LANES_MOST; l->count++) {
+        tacit_status status = lane_open(l, &l->more[l->count - 1], l->count, party, listener,
+                                        address, certificates, session, err);
+        if (status != TACIT_OK) {
+            l->count++; /* the broken one is closed with the rest */
+            return status;
+        }
+    }
+    return TACIT_OK;
+}
+
+tacit_status lanes_exchange(void *context, const void *out, size_t out_size, void *in,
+                            size_t in_size, tacit_error *err)
+{
+    lanes *l = context;
+    size_t longest = out_size > in_size ? out_size : in_size;
+    if (l->count == 1 || longest < LANES_LONG)
+        return channel_exchange(l->first, out, out_size, in, in_size, err);
+    size_t out_part = out_size / l->count, in_part = in_size / l->count;
+    for (unsigned i = 0; i + 1 < l->count; i++) {
+        lane *m = &l->more[i];
+        bool last = i + 2 == l->count;
+        m->out = out ? (const uint8_t *)out + out_part * (i + 1) : NULL;
+        m->in = in ? (uint8_t *)in + in_part * (i + 1) : NULL;
+        m->out_size = last ? out_size - out_part * (i + 1) : out_part;
+        m->in_size = last ? in_size - in_part * (i + 1) : in_part;
+        lane_tell(m, LANE_BUSY);
+    }
+    tacit_status status = channel_exchange(l->first, out, out_part, in, in_part, err);
+    for (unsigned i = 0; i + 1 < l->count; i++) {
+        lane *m = &l->more[i];
+        pthread_mutex_lock(&m->lock);
+        while (m->state == LANE_BUSY)
+            pthread_cond_wait(&m->changed, &m->lock);
+        pthread_mutex_unlock(&m->lock);
+        if (status == TACIT_OK && m->status != TACIT_OK)
+            status = error_set(err, m->status, "%s", m->err.message);
+    }
+    return status;
+}
+
+void lanes_close(lanes *l)
+{
+    for (unsigned i = 0; i + 1 < l->count; i++) {
+        lane *m = &l->more[i];
+        if (m->running) {
+            lane_tell(m, LANE_QUIT);
+            pthread_join(m->thread, NULL);
+            pthread_cond_destroy(&m->changed);
+            pthread_mutex_destroy(&m->lock);
+        }
+        l->first->sent += m->line.sent;
+        l->first->received += m->line.received;
+        channel_close(&m->line);
+    }
+    l->count = 0;
+}
