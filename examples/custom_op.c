@@ -54,8 +54,8 @@ int main(void)
     static const char graph[] = "tacit 1\n"
                                 "graph \"cube\" {\n"
                                 "  in %x : f32[3]\n"
-                                "  %y = my.Cube(%x)\n"
-                                "  %sum = ReduceSum(%y)\n"
+                                "  %y = my.Cube(%x) @cube\n"
+                                "  %sum = ReduceSum(%y) @sum\n"
                                 "  out %sum\n"
                                 "}\n";
     const tacit_custom_op *ops[] = {&cube};
