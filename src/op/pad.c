@@ -3,6 +3,7 @@
  * the block and sequence shuffles. */
 #include <string.h>
 
+#include "op/build.h"
 #include "op/elementwise.h"
 #include "op/index.h"
 #include "op/loop.h"
@@ -284,6 +285,39 @@ static tacit_status depth_to_space_eval(op_eval *c)
     return TACIT_OK;
 }
 
+static tacit_status finish_blocks(ir_graph *g, ir_node *node, const int64_t *split,
+                                  const int64_t *perm, tacit_error *err)
+{
+    const ir_shape *y = &node->outputs[0]->type.shape;
+    ir_value *parts = op_build_reshape(g, node->inputs[0], 6, split);
+    ir_value *turned = op_build_transpose(g, parts, 6, perm);
+    TRY(op_build_finish(g, node, 0, op_build_reshape(g, turned, 4, y->dims), err));
+    ir_node_kill(node);
+    return TACIT_OK;
+}
+
+static tacit_status depth_to_space_decompose(ir_graph *g, ir_node *node, tacit_error *err)
+{
+    const int64_t *d = node->inputs[0]->type.shape.dims;
+    int64_t b;
+    TRY(block_size(node, &b, err));
+    int64_t c = d[1] / (b * b);
+    if (strcmp(ir_attr_string(node, "mode", "DCR"), "CRD") == 0)
+        return finish_blocks(g, node, (int64_t[]){d[0], c, b, b, d[2], d[3]},
+                             (int64_t[]){0, 1, 4, 2, 5, 3}, err);
+    return finish_blocks(g, node, (int64_t[]){d[0], b, b, c, d[2], d[3]},
+                         (int64_t[]){0, 3, 4, 1, 5, 2}, err);
+}
+
+static tacit_status space_to_depth_decompose(ir_graph *g, ir_node *node, tacit_error *err)
+{
+    const int64_t *d = node->inputs[0]->type.shape.dims;
+    int64_t b;
+    TRY(block_size(node, &b, err));
+    return finish_blocks(g, node, (int64_t[]){d[0], d[1], d[2] / b, b, d[3] / b, b},
+                         (int64_t[]){0, 3, 5, 1, 2, 4}, err);
+}
+
 /* Output [n, i, j, c, h, w] reads row h·b+i, column w·b+j. */
 static tacit_status space_to_depth_eval(op_eval *c)
 {
@@ -358,9 +392,9 @@ const op_def op_rows_pad[] = {
     PAD_ROW("Pad", 2, 4, pad_infer, pad_eval, op_lower_pad, .vjp = op_vjp_pad),
     PAD_ROW("CenterCropPad", 2, 2, crop_infer, crop_eval, NULL, .spell = op_spell_center_crop_pad),
     PAD_ROW("DepthToSpace", 1, 1, depth_to_space_infer, depth_to_space_eval, NULL,
-            .vjp = op_vjp_depth_to_space),
+            .decompose = depth_to_space_decompose, .vjp = op_vjp_depth_to_space),
     PAD_ROW("SpaceToDepth", 1, 1, space_to_depth_infer, space_to_depth_eval, NULL,
-            .vjp = op_vjp_space_to_depth),
+            .decompose = space_to_depth_decompose, .vjp = op_vjp_space_to_depth),
     PAD_ROW("ReverseSequence", 2, 2, reverse_infer, reverse_eval, NULL,
             .spell = op_spell_reverse_sequence),
     {0},

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "op/build.h"
 #include "op/elementwise.h"
 #include "op/values.h"
 #include "op/vjp.h"
@@ -288,6 +289,91 @@ static tacit_status resize_eval(op_eval *c)
     return TACIT_OK;
 }
 
+/* --- spelled out for kernels: one or two Gathers an axis ----------------------------------------
+ */
+
+static ir_value *gathered(ir_graph *g, ir_value *x, int32_t axis, int64_t n, const int64_t *at)
+{
+    ir_value *y = op_build2(g, "Gather", x, op_build_ints(g, n, at));
+    return y && ir_attr_set_int(g, y->producer, "axis", axis) ? y : NULL;
+}
+
+/* The weights of one axis, shaped to broadcast over the axes behind it. */
+static ir_value *axis_weights(ir_graph *g, tacit_dtype dtype, int32_t behind, int64_t n,
+                              const double *weights, bool of_next)
+{
+    ir_shape s = {.rank = behind + 1};
+    s.dims[0] = n;
+    for (int32_t i = 1; i < s.rank; i++)
+        s.dims[i] = 1;
+    ir_tensor *t = ir_tensor_new(g->memory, dtype, &s);
+    for (int64_t i = 0; t && i < n; i++)
+        ir_store_f64(dtype, t->data, i, of_next ? weights[i] : 1 - weights[i]);
+    return t ? ir_constant_new(g, "weights", t) : NULL;
+}
+
+/* Axis `d` of x, which is `in` long: the nearest entry, or two neighbours and their weights. */
+static ir_value *spell_axis(ir_graph *g, const resize *r, tacit_dtype dtype, int32_t d, int64_t in,
+                            ir_value *x)
+{
+    int64_t out = r->y.dims[d];
+    int64_t *low = ARENA_ARRAY(g->memory, 2 * out + 1, int64_t), *high = low ? low + out : NULL;
+    double *weights = ARENA_ARRAY(g->memory, out + 1, double);
+    for (int64_t o = 0; low && weights && o < out; o++) {
+        double at = source_of(r, d, o, in, out);
+        if (r->kind == FILTER_NEAREST) {
+            low[o] = clamped(nearest_of(r, at), in);
+            continue;
+        }
+        low[o] = clamped((int64_t)floor(at), in);
+        high[o] = clamped((int64_t)floor(at) + 1, in);
+        weights[o] = at - floor(at);
+    }
+    if (!low || !weights)
+        return NULL;
+    ir_value *first = gathered(g, x, d, out, low);
+    if (r->kind == FILTER_NEAREST)
+        return first;
+    int32_t behind = r->y.rank - 1 - d;
+    first = op_build2(g, "Mul", first, axis_weights(g, dtype, behind, out, weights, false));
+    ir_value *second = op_build2(g, "Mul", gathered(g, x, d, out, high),
+                                 axis_weights(g, dtype, behind, out, weights, true));
+    return op_build2(g, "Add", first, second);
+}
+
+static tacit_status resize_decompose(ir_graph *g, ir_node *node, tacit_error *err)
+{
+    ir_value *x = node->inputs[0];
+    const ir_tensor *known[4] = {0};
+    for (uint32_t i = 1; i < node->n_inputs && i < 4; i++) {
+        known[i] = filled(ir_value_known(node->inputs[i]));
+        if (node->inputs[i] && !ir_value_known(node->inputs[i]))
+            return error_set(err, TACIT_ERR_UNSUPPORTED, "sizes are not known");
+    }
+    resize r;
+    TRY(resize_read(node, &x->type.shape, NULL, known[2], known[3], false, &r, err));
+    const char *crop = "tf_crop_and_resize";
+    bool plain = (r.kind == FILTER_NEAREST ||
+                  (r.kind == FILTER_LINEAR && ir_dtype_is_float(x->type.dtype))) &&
+                 !r.exclude_outside && strcmp(r.coordinates, crop) != 0;
+    for (int32_t d = 0; d < r.y.rank; d++) {
+        plain &= !r.antialias || r.scale[d] >= 1;
+        for (int64_t o = 0; plain && o<r.y.dims[d]; o += r.y.dims[d]> 1 ? r.y.dims[d] - 1 : 1)
+            plain = fabs(source_of(&r, d, o, x->type.shape.dims[d], r.y.dims[d])) < 1e15;
+    }
+    if (!plain)
+        return error_set(err, TACIT_ERR_UNSUPPORTED, "this filter has no spelling");
+    ir_value *y = x;
+    for (int32_t d = 0; y && d < r.y.rank; d++)
+        if (r.scale[d] != 1 || r.y.dims[d] != x->type.shape.dims[d])
+            y = spell_axis(g, &r, x->type.dtype, d, x->type.shape.dims[d], y);
+    if (y == x)
+        y = op_build1(g, "Identity", x);
+    TRY(op_build_finish(g, node, 0, y, err));
+    ir_node_kill(node);
+    return TACIT_OK;
+}
+
 const op_def op_rows_resize[] = {
     {.name = "Resize",
      .min_in = 1,
@@ -296,6 +382,7 @@ const op_def op_rows_resize[] = {
      .max_out = 1,
      .infer = resize_infer,
      .eval = resize_eval,
+     .decompose = resize_decompose,
      .vjp = op_vjp_resize},
     {.name = "Upsample",
      .min_in = 2,
