@@ -235,6 +235,18 @@ double st_norm(const sec_tensor *t)
     return t->norm > 0 && t->norm < by_bound ? t->norm : by_bound;
 }
 
+op_interval st_interval(const sec_tensor *t)
+{
+    return (op_interval){.lo = t->lo, .hi = t->hi, .norm = st_norm(t)};
+}
+
+void st_bounds(sec_tensor *t, op_interval r)
+{
+    t->lo = r.lo;
+    t->hi = r.hi;
+    t->norm = r.norm;
+}
+
 const sec_tensor *st_in(sec_builder *b, uint32_t i)
 {
     static const sec_tensor none;

@@ -6,6 +6,7 @@
 #ifndef SECURE_BUILD_H
 #define SECURE_BUILD_H
 
+#include "op/range.h"
 #include "op/secure.h"
 #include "secure/program.h"
 
@@ -82,6 +83,10 @@ static inline double st_bound(const sec_tensor *t)
     return a < 1 ? 1 : a;
 }
 double st_norm(const sec_tensor *t); /* along the last axis */
+/* The tensor's integers as an interval, and back: all bounds follow from the rules of op/range.h,
+ * plus what rounding adds. */
+op_interval st_interval(const sec_tensor *t);
+void st_bounds(sec_tensor *t, op_interval r);
 /* Input `i` of the node as it is / at about the usual scale: SB_SLACK more fraction bits are not
  * worth a truncation. */
 enum { SB_SLACK = 2 };

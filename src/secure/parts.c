@@ -6,12 +6,6 @@
 
 /* ---- sums and products ---- */
 
-static sec_tensor settled(sec_tensor t)
-{
-    t.norm = 0;
-    return t;
-}
-
 sec_tensor sb_add(sec_builder *b, const sec_tensor *x, const sec_tensor *y, int sign)
 {
     int frac = x->frac > y->frac ? x->frac : y->frac;
@@ -25,9 +19,8 @@ sec_tensor sb_add(sec_builder *b, const sec_tensor *x, const sec_tensor *y, int 
     q = st_broadcast(b, &q, &shape);
     r.shape = shape;
     r.wire = sb_linear(b, 2, (sec_wire_id[]){p.wire, q.wire}, (int64_t[]){1, sign}, 0);
-    r.lo = p.lo + (sign > 0 ? q.lo : -q.hi);
-    r.hi = p.hi + (sign > 0 ? q.hi : -q.lo);
-    r.norm = st_norm(&p) + st_norm(&q);
+    op_interval x_range = st_interval(&p), y_range = st_interval(&q);
+    st_bounds(&r, sign > 0 ? op_range_add(x_range, y_range) : op_range_sub(x_range, y_range));
     return r;
 }
 
@@ -74,10 +67,7 @@ sec_tensor sb_times_scalar(sec_builder *b, const sec_tensor *x, double c)
         k = -k;
     if (k != 1)
         r.wire = sb_linear(b, 1, &x->wire, &k, 0);
-    double f = (double)(k < 0 ? -k : k);
-    r.lo = k < 0 ? -x->hi * f : x->lo * f;
-    r.hi = k < 0 ? -x->lo * f : x->hi * f;
-    r.norm = x->norm * f;
+    st_bounds(&r, op_range_scale(st_interval(x), (double)k));
     return r;
 }
 
@@ -93,10 +83,8 @@ sec_tensor sb_product(sec_builder *b, const sec_tensor *x, const sec_tensor *y)
     r.shape = shape;
     r.wire = sb_multiply(b, p.wire, q.wire);
     r.frac = x->frac + y->frac;
-    double corner[] = {x->lo * y->lo, x->lo * y->hi, x->hi * y->lo, x->hi * y->hi};
-    r.lo = fmin(fmin(corner[0], corner[1]), fmin(corner[2], corner[3]));
-    r.hi = fmax(fmax(corner[0], corner[1]), fmax(corner[2], corner[3]));
-    return settled(r);
+    st_bounds(&r, op_range_mul(st_interval(&p), st_interval(&q)));
+    return r;
 }
 
 /* ---- straight pieces ---- */
@@ -109,8 +97,7 @@ sec_tensor sb_relu(sec_builder *b, const sec_tensor *x)
     unsigned eff = sb_bits(st_bound(x));
     r.wire = sb_gate(b, (fss_gate){.kind = FSS_RELU, .eff_bits = (uint8_t)eff}, 1, &x->wire, eff)
                  ->out[0];
-    r.lo = 0;
-    r.hi = fmax(x->hi, 0);
+    st_bounds(&r, op_range_leaky(st_interval(x), 0));
     return r;
 }
 
@@ -150,9 +137,8 @@ sec_tensor sb_clip(sec_builder *b, const sec_tensor *x, double low, double high)
     slope[1] = 1;
     base[2] = (uint64_t)(int64_t)hi;
     r.wire = sb_gate(b, g, 1, &x->wire, eff)->out[0];
-    r.lo = lo;
-    r.hi = hi;
-    return settled(r);
+    st_bounds(&r, op_range_clip(st_interval(x), lo, hi));
+    return r;
 }
 
 /* ---- tournaments ---- */
@@ -324,14 +310,17 @@ sec_tensor sb_activation(sec_builder *b, const sec_tensor *in, const char *name)
         lines(b, &a.gate, kind, low_frac, out_frac);
     r.wire = sb_gate(b, a.gate, inside ? 2 : 4, gate_in, 0)->out[0];
     r.frac = out_frac;
-    double unit = ldexp(1, out_frac), slack = unit / 64 + 2;
-    bool bounded = kind == FSS_SIGMOID || kind == FSS_TANH;
-    double top = ldexp(fmax(x.hi, 0), out_frac - x.frac);
-    r.hi = (bounded ? fmin(unit, kind == FSS_TANH ? top : unit) : top) + slack;
-    r.lo = (kind == FSS_TANH ? -unit : kind == FSS_SIGMOID ? 0 : -unit / 3) - slack;
-    /* nothing is larger than its argument, up to rounding */
+    /* the function's own range, and the spline's error and the argument's rounding around it */
+    double unit = ldexp(1, out_frac), slack = unit * (a.error.max + ldexp(2, -low_frac)) + 2;
+    op_interval range_of_x = op_range_scale(st_interval(&x), ldexp(1, -x.frac)), y = range_of_x;
+    if (!op_range_activation(name, range_of_x, &y))
+        sb_fail(b, TACIT_ERR_UNSUPPORTED, "'%s' has no range rule", name);
+    y = op_range_scale(y, unit);
     double k = r.shape.rank ? (double)r.shape.dims[r.shape.rank - 1] : 1;
-    r.norm = kind == FSS_SIGMOID ? 0 : ldexp(st_norm(&x), out_frac - x.frac) + slack * sqrt(k);
+    y.norm = y.norm > 0 ? y.norm + slack * sqrt(k) : 0;
+    y.lo -= slack;
+    y.hi += slack;
+    st_bounds(&r, y);
     return r;
 }
 

@@ -15,13 +15,13 @@ sec_tensor rule_times_weight(sec_builder *b, const sec_tensor *x, const ir_value
     sec_tensor z = *x;
     z.wire = sb_matmul(b, x->wire, weight, rows, k, n, 1, NULL, NULL, true)->out[0];
     z.frac = x->frac + wf;
-    double by_max = st_bound(x) * (size.l1 * unit + half * (double)k);
-    double by_norm = st_norm(x) * (size.l2 * unit + half * sqrt((double)k));
-    double bound = fmin(by_max, by_norm);
-    z.lo = -bound;
-    z.hi = bound;
-    double norm = st_norm(x) * (size.frobenius * unit + half * sqrt((double)k * (double)n));
-    z.norm = fmin(norm, bound * sqrt((double)n));
+    /* sizes of the rounded weights: each is off by half a unit at most */
+    op_interval rounded = {.lo = -(size.max * unit + half),
+                           .hi = size.max * unit + half,
+                           .l1 = size.l1 * unit + half * (double)k,
+                           .l2 = size.l2 * unit + half * sqrt((double)k),
+                           .frobenius = size.frobenius * unit + half * sqrt((double)k * (double)n)};
+    st_bounds(&z, op_range_contract(st_interval(x), rounded, (double)k, (double)n));
     return z;
 }
 

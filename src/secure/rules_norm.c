@@ -71,10 +71,13 @@ static tacit_status two_slopes(sec_builder *b, double a)
     up = sb_times_scalar(b, &up, 1 - a);
     sec_tensor down = sb_times_scalar(b, x, a);
     sec_tensor r = sb_add(b, &up, &down, 1);
-    double most = ldexp(st_bound(x), r.frac - x->frac) * fmax(1, fabs(a)) + 2;
-    r.lo = a < 0 ? -2 : fmax(r.lo, -most);
-    r.hi = fmin(r.hi, most);
-    r.norm = 0;
+    /* the factors are rounded: two units beside the exact function */
+    double lift = ldexp(1, r.frac - x->frac), off = st_bound(x) + 2;
+    op_interval exact = op_range_scale(op_range_leaky(st_interval(x), a), lift);
+    exact.lo -= off;
+    exact.hi += off;
+    exact.norm = 0;
+    st_bounds(&r, exact);
     st_out(b, 0, r);
     return b->status;
 }
@@ -238,10 +241,13 @@ static sec_tensor normalise(sec_builder *b, const sec_tensor *x, const ir_value 
     y.wire = sb_multiply(b, z.wire, spread_rows(b, root, p.rows, k));
     y.frac = z.frac + root_frac - up;
     /* |normalised| <= sqrt(k), its norm too; the root is good to 2^-12 */
-    double most = sqrt((double)k) * 1.001, unit = ldexp(1, y.frac);
-    y.hi = (most * gamma + rounding) * unit;
-    y.lo = -y.hi;
-    y.norm = (most * gamma + rounding * sqrt((double)k)) * unit;
+    double unit = ldexp(1, y.frac);
+    op_interval exact = op_range_normal((double)k, op_range_of(-gamma, gamma));
+    exact = op_range_scale(exact, 1.001 * unit);
+    exact.lo -= rounding * unit;
+    exact.hi += rounding * unit;
+    exact.norm += rounding * sqrt((double)k) * unit;
+    st_bounds(&y, exact);
     if (bias)
         y = sb_add_weight(b, &y, bias, 1);
     return y;
