@@ -268,6 +268,16 @@ sec_tensor st_rescale(sec_builder *b, const sec_tensor *t, int frac)
     int shift = t->frac - frac;
     if (shift <= 0 || b->status != TACIT_OK)
         return r;
+    unsigned need = sb_bits(st_bound(t)) + 1;
+    if (need > 64) {
+        sb_fail(b, TACIT_ERR_LIMIT,
+                "node '%s' (%s): what it reads lies in [%.4g, %.4g] by interval arithmetic, which "
+                "at 2^-%d needs a ring of %u bits and there are 64; lower --frac, bound the inputs "
+                "(--bound), or take ranges from samples (--calibrate)",
+                b->node->name, b->node->type, ldexp(t->lo, -t->frac), ldexp(t->hi, -t->frac),
+                t->frac, need);
+        return r;
+    }
     r.wire = sb_truncate(b, t->wire, (unsigned)shift, st_bound(t));
     r.frac = frac;
     double unit = ldexp(1, shift);

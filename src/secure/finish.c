@@ -10,10 +10,12 @@ static void want(sec_builder *b, sec_wire_id w, unsigned bits, const sec_instr *
     sec_wire *wire = sb_wire(b, w);
     if (bits > 64) {
         const ir_node *n = by->node != SEC_NONE ? b->graph->nodes.data[by->node] : NULL;
+        sec_range none = {0, 0, 0}, r = n ? b->p->ranges[n->id] : none;
         sb_fail(b, TACIT_ERR_LIMIT,
-                "node '%s' (%s) needs a ring of %u bits and there are 64; lower --frac, bound the "
-                "inputs (--bound), or use --calibrate",
-                n ? n->name : "?", n ? n->type : "?", bits);
+                "node '%s' (%s), whose result lies in [%.4g, %.4g], needs a ring of %u bits and "
+                "there are 64; lower --frac, bound the inputs (--bound), or take ranges from "
+                "samples (--calibrate)",
+                n ? n->name : "?", n ? n->type : "?", r.lo, r.hi, bits);
         bits = 64;
     }
     if (wire->bits < bits)
