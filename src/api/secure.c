@@ -77,12 +77,13 @@ static tacit_status calibrate(tacit_secure *s, const tacit_tensor *in, uint32_t 
 static sec_mode mode_of(const tacit_secure_options *o)
 {
     static const int weights[] = {SEC_SERVER, SEC_PUBLIC, SEC_SHARED};
+    int frac = o->frac > 1 && o->frac < 64 ? o->frac : 12;
     return (sec_mode){.weights = (unsigned)o->weights <= 2 ? weights[o->weights] : SEC_SERVER,
                       .dither = o->dither != 0,
                       .compare = (unsigned)o->compare <= 3 ? (uint8_t)o->compare : SEC_AUTO,
                       .calibrated = o->n_calibration > 0,
-                      .frac = (uint8_t)(o->frac > 0 && o->frac < 255 ? o->frac : 12),
-                      .weight_frac = (uint8_t)(o->frac > 0 && o->frac < 255 ? o->frac : 12),
+                      .frac = (uint8_t)(frac - 1),
+                      .weight_frac = (uint8_t)(frac + 1),
                       .input_bound = o->bound > 0 ? o->bound : 8};
 }
 

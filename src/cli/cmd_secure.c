@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tacit secure: private inference between two parties. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,6 +132,34 @@ tacit_tensor *secure_outputs(const tacit_secure *s, arena *memory)
     return t;
 }
 
+static int64_t largest(const tacit_tensor *t, int64_t row, int64_t k)
+{
+    int64_t at = 0;
+    for (int64_t i = 1; i < k; i++)
+        if (cli_element(t, row * k + i) > cli_element(t, row * k + at))
+            at = i;
+    return at;
+}
+
+void secure_compare(const tacit_tensor *ours, const tacit_tensor *plain, uint32_t n,
+                    secure_match *m)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const tacit_tensor *a = &ours[i], *b = &plain[i];
+        int64_t count = cli_elements(a), k = a->rank ? a->dims[a->rank - 1] : 1;
+        for (int64_t e = 0; e < count; e++) {
+            double off = fabs(cli_element(a, e) - cli_element(b, e));
+            m->worst = fmax(m->worst, off);
+            m->off += off;
+            m->size += fabs(cli_element(b, e));
+        }
+        for (int64_t r = 0; i == 0 && k > 0 && r < count / k; r++) {
+            m->rows++;
+            m->equal += largest(a, r, k) == largest(b, r, k);
+        }
+    }
+}
+
 /* ---- plan, strip, sim ---- */
 
 static int sub_plan(int argc, char **argv)
@@ -259,6 +288,14 @@ static int sub_sim(int argc, char **argv)
         print_tensor(&out[i]);
     if (code < 0 && dir)
         code = write_tensors("secure sim", dir, out, job.n_outputs);
+    if (code < 0)
+        code = cli_job_run(&job);
+    if (code < 0) {
+        secure_match m = {0};
+        secure_compare(out, job.outputs, job.n_outputs, &m);
+        printf("against f32: argmax equal %lld/%lld, mean error %.3g relative, max error %.3g\n",
+               (long long)m.equal, (long long)m.rows, secure_mean_error(&m), m.worst);
+    }
     tacit_secure_free(s);
     cli_job_close(&job);
     return code < 0 ? CLI_OK : code;

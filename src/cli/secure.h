@@ -39,6 +39,19 @@ int secure_open(const char *command, const char *path, secure_how *h, cli_job *j
                 tacit_secure **out);
 /* Tensors for the outputs; NULL: out of memory. */
 tacit_tensor *secure_outputs(const tacit_secure *s, arena *memory);
+/* How far private outputs are from those in the clear. */
+typedef struct secure_match {
+    int64_t equal, rows; /* argmaxes along the last axis of the first output */
+    double worst;        /* largest difference */
+    double off, size;    /* sums of |difference| and of |value| over all outputs */
+} secure_match;
+void secure_compare(const tacit_tensor *ours, const tacit_tensor *plain, uint32_t n,
+                    secure_match *m);
+/* Mean error relative to the outputs' mean size. */
+static inline double secure_mean_error(const secure_match *m)
+{
+    return m->off / (m->size > 0 ? m->size : 1);
+}
 int secure_demo(int argc, char **argv);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tacit secure demo: dealer, server and client as three processes on this machine. */
 #include <errno.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,8 +21,7 @@ typedef struct demo {
     const char *device;
     uint64_t online_ns;
     tacit_secure_report last;
-    int64_t equal, rows;
-    double worst;
+    secure_match match;
     bool exact;
 } demo;
 
@@ -97,28 +95,11 @@ static int wait_for(pid_t pid, const char *who)
     return -1;
 }
 
-static int64_t best(const tacit_tensor *t, int64_t row, int64_t k)
-{
-    int64_t at = 0;
-    for (int64_t i = 1; i < k; i++)
-        if (cli_element(t, row * k + i) > cli_element(t, row * k + at))
-            at = i;
-    return at;
-}
-
 static void compare(demo *d)
 {
-    for (uint32_t i = 0; i < d->job.n_outputs; i++) {
-        const tacit_tensor *a = &d->secure[i], *b = &d->job.outputs[i];
-        int64_t n = cli_elements(a), k = a->rank ? a->dims[a->rank - 1] : 1;
-        d->exact &= memcmp(a->data, d->sim[i].data, a->bytes) == 0;
-        for (int64_t e = 0; e < n; e++)
-            d->worst = fmax(d->worst, fabs(cli_element(a, e) - cli_element(b, e)));
-        for (int64_t r = 0; i == 0 && k > 0 && r < n / k; r++) {
-            d->rows++;
-            d->equal += best(a, r, k) == best(b, r, k);
-        }
-    }
+    for (uint32_t i = 0; i < d->job.n_outputs; i++)
+        d->exact &= memcmp(d->secure[i].data, d->sim[i].data, d->secure[i].bytes) == 0;
+    secure_compare(d->secure, d->job.outputs, d->job.n_outputs, &d->match);
 }
 
 static int ask(demo *d, int64_t run)
@@ -224,13 +205,15 @@ int secure_demo(int argc, char **argv)
     if (code < 0) {
         tacit_secure_costs c;
         tacit_secure_cost(d.owner, &c);
-        printf("mode: %s; wire %llu bytes; computed on %s, prepared in %.3f s\n", c.mode,
-               (unsigned long long)c.wire_bytes, d.last.device, (double)d.last.prepare_ns / 1e9);
+        printf("mode: %s; wire %llu bytes; mean error %.3g relative; computed on %s, prepared in "
+               "%.3f s\n",
+               c.mode, (unsigned long long)c.wire_bytes, secure_mean_error(&d.match), d.last.device,
+               (double)d.last.prepare_ns / 1e9);
         printf(
             "secure: bit-exact %s, max error %.3g, argmax equal %lld/%lld, online %.3f s, rounds "
             "%u, key %llu bytes\n",
-            d.exact ? "yes" : "no", d.worst, (long long)d.equal, (long long)d.rows,
-            (double)d.online_ns / 1e9 / (double)d.runs, c.rounds,
+            d.exact ? "yes" : "no", d.match.worst, (long long)d.match.equal,
+            (long long)d.match.rows, (double)d.online_ns / 1e9 / (double)d.runs, c.rounds,
             (unsigned long long)(c.key_bytes_server > c.key_bytes_client ? c.key_bytes_server
                                                                          : c.key_bytes_client));
         if (!d.exact)

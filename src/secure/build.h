@@ -89,7 +89,7 @@ op_interval st_interval(const sec_tensor *t);
 void st_bounds(sec_tensor *t, op_interval r);
 /* Input `i` of the node as it is / at about the usual scale: SB_SLACK more fraction bits are not
  * worth a truncation. */
-enum { SB_SLACK = 2 };
+enum { SB_SLACK = 1 };
 const sec_tensor *st_in(sec_builder *b, uint32_t i);
 const sec_tensor *st_in_scaled(sec_builder *b, uint32_t i);
 sec_tensor st_rescale(sec_builder *b, const sec_tensor *t, int frac);

@@ -392,7 +392,7 @@ static sec_wire_id inverse_sum(sec_builder *b, sec_wire_id sum, int frac, uint32
 sec_softmax sb_softmax(sec_builder *b, const sec_tensor *s, size_t rows, const uint32_t *offset)
 {
     int usual = b->p->mode.frac;
-    sec_softmax r = {.frac = 2 * usual - SB_SLACK, .inverse_frac = usual + 8};
+    sec_softmax r = {.frac = 2 * usual, .inverse_frac = usual + 9};
     sec_tensor x = *s;
     if (x.frac < EXP_LO_BITS)
         x = st_lift(b, &x, EXP_LO_BITS);
@@ -420,7 +420,7 @@ sec_softmax sb_softmax(sec_builder *b, const sec_tensor *s, size_t rows, const u
         hi_bits = EXP_CLIP_BITS;
         d = at_most(b, d, whole, ((int64_t)1 << EXP_CLIP_BITS) - 1);
     }
-    fss_gate g = exp_tables(b, hi_bits, usual, usual - SB_SLACK);
+    fss_gate g = exp_tables(b, hi_bits, usual + SB_SLACK, usual - SB_SLACK);
     r.e = sb_gate(b, g, 2, (sec_wire_id[]){d, lo}, 0)->out[0];
     uint32_t most = longest(rows, offset);
     r.inverse = inverse_sum(b, sb_sum(b, r.e, rows, offset), r.frac, most, r.inverse_frac);

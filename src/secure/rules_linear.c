@@ -121,9 +121,9 @@ static const sec_tensor *matmul_input(sec_builder *b, const ir_shape *w)
     const sec_tensor *x = st_in(b, 0);
     double width = w->rank == 2 ? (double)(w->dims[0] > w->dims[1] ? w->dims[0] : w->dims[1]) : 1;
     double room = st_bound(x) * ldexp(sqrt(width) * 4, b->p->mode.weight_frac);
-    return b->status == TACIT_OK && x->frac <= 2 * b->p->mode.frac + SB_SLACK && sb_bits(room) < 60
-               ? x
-               : st_in_scaled(b, 0);
+    int product = b->p->mode.frac + b->p->mode.weight_frac + SB_SLACK;
+    return b->status == TACIT_OK && x->frac <= product && sb_bits(room) < 60 ? x
+                                                                             : st_in_scaled(b, 0);
 }
 
 static tacit_status matmul_weight(sec_builder *b, bool trans_a, bool trans_b, double alpha)
@@ -316,7 +316,7 @@ static sec_tensor add_scalar(sec_builder *b, const sec_tensor *x, double c, int 
 static const sec_tensor *term(sec_builder *b, uint32_t i)
 {
     const sec_tensor *t = st_in(b, i);
-    return t->frac > 2 * b->p->mode.frac ? st_in_scaled(b, i) : t;
+    return t->frac > b->p->mode.frac + b->p->mode.weight_frac ? st_in_scaled(b, i) : t;
 }
 
 /* x + sign y with whatever x and y are. */

@@ -130,7 +130,8 @@ static tacit_status embed(sec_builder *b)
     size_t rows = (size_t)s->dims[0], width = (size_t)s->dims[1];
     size_t count = (size_t)ir_shape_size(&ids->type.shape);
     sec_sizes size = sb_weight_sizes(b, table, width, rows, NULL);
-    int frac = b->p->mode.weight_frac;
+    /* what is looked up is small and normalised next: it needs more fraction bits than products */
+    int frac = b->p->mode.weight_frac + 6;
     sec_port port = {.name = ids->name,
                      .dtype = ids->type.dtype,
                      .shape = ids->type.shape,

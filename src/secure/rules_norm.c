@@ -127,7 +127,10 @@ static norm_parts centre(sec_builder *b, const sec_tensor *x, bool rms)
     p.centred = x->wire;
     p.scale = 1;
     p.norm = st_norm(x);
-    int drop = x->frac - b->p->mode.frac;
+    /* small values are kept finer: normalising makes them large */
+    int finer = (int)floor(3 - log2(ldexp(st_bound(x), -x->frac) + 1e-9));
+    finer = finer < 0 ? 0 : finer > 6 ? 6 : finer;
+    int drop = x->frac - b->p->mode.frac - finer;
     if (!rms) {
         sec_wire_id s = sb_sum(b, x->wire, p.rows, run_offsets(b, p.rows, k));
         int e = (int)floor(log2((double)k));
