@@ -29,6 +29,14 @@ bool op_accepts_matmul(const ir_node *node, uint32_t in, const op_operand *view)
 /* lower_narrow.c: products with weights in fewer bits */
 tacit_status op_lower_narrow(op_lower *c); /* tacit.DequantMatMul */
 
+/* lower_int8.c: products of bytes, and to and from bytes */
+tacit_status op_lower_int_matmul(op_lower *c); /* tacit.IntMatMul */
+tacit_status op_lower_matmul_integer(op_lower *c);
+tacit_status op_lower_qlinear_matmul(op_lower *c);
+tacit_status op_lower_dynamic_quantize(op_lower *c);
+tacit_status op_lower_quantize(op_lower *c);
+tacit_status op_lower_dequantize(op_lower *c);
+
 /* lower_move.c */
 tacit_status op_lower_view(op_lower *c); /* any row with an alias rule: copies the view */
 bool op_accepts_view(const ir_node *node, uint32_t in, const op_operand *view);
@@ -68,7 +76,7 @@ tacit_status op_lower_cast(op_lower *c);       /* Cast, CastLike: integers too *
 tacit_status op_lower_norm(op_lower *c);       /* tacit.Norm */
 
 /* lower_attention.c */
-tacit_status op_lower_attention(op_lower *c); /* tacit.Attention */
+tacit_status op_lower_attention(op_lower *c);        /* tacit.Attention */
 tacit_status op_lower_cached_attention(op_lower *c); /* tacit.CachedAttention */
 bool op_accepts_cached_attention(const ir_node *node, uint32_t in, const op_operand *view);
 bool op_accepts_attention(const ir_node *node, uint32_t in, const op_operand *view);

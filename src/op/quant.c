@@ -9,6 +9,7 @@
 #include "op/elementwise.h"
 #include "op/gemm.h"
 #include "op/loop.h"
+#include "op/lowerings.h"
 #include "op/values.h"
 #include "op/vjp.h"
 
@@ -313,7 +314,8 @@ const op_def op_rows_quant[] = {
      .min_out = 1,
      .max_out = 1,
      .infer = quantize_infer,
-     .eval = quantize_eval},
+     .eval = quantize_eval,
+     .lower = op_lower_quantize},
     {.name = "DequantizeLinear",
      .min_in = 2,
      .max_in = 3,
@@ -321,6 +323,7 @@ const op_def op_rows_quant[] = {
      .max_out = 1,
      .infer = dequantize_infer,
      .eval = dequantize_eval,
+     .lower = op_lower_dequantize,
      .spell = op_spell_dequantize},
     {.name = "DynamicQuantizeLinear",
      .min_in = 1,
@@ -328,14 +331,16 @@ const op_def op_rows_quant[] = {
      .min_out = 3,
      .max_out = 3,
      .infer = dynamic_infer,
-     .eval = dynamic_eval},
+     .eval = dynamic_eval,
+     .lower = op_lower_dynamic_quantize},
     {.name = "QLinearMatMul",
      .min_in = 8,
      .max_in = 8,
      .min_out = 1,
      .max_out = 1,
      .infer = qmatmul_infer,
-     .eval = qmatmul_eval},
+     .eval = qmatmul_eval,
+     .lower = op_lower_qlinear_matmul},
     {.name = "QLinearConv",
      .min_in = 8,
      .max_in = 9,

@@ -23,15 +23,16 @@ static tacit_status fuse(pass_edit *e, ir_node *n)
     return pass_fuse(e, &f);
 }
 
-/* The same around a product with narrow weights, whose bias and residual are inputs 4 and 5. */
-static tacit_status fuse_narrow(pass_edit *e, ir_node *n)
+/* The same around a product of narrow weights or bytes, whose bias and residual are inputs
+ * `bias` and the one behind it. */
+static tacit_status fuse_narrow(pass_edit *e, ir_node *n, pass_op op, uint32_t bias)
 {
-    if (!pass_is(e, n, PASS_T_DEQUANT_MATMUL) || !pass_float(n->outputs[0]))
+    if (!pass_float(n->outputs[0]))
         return TACIT_OK;
     pass_epilogue tail;
     pass_epilogue_read(&tail, n, true);
-    tail.bias = n->n_inputs > 4 ? n->inputs[4] : NULL;
-    tail.residual = n->n_inputs > 5 ? n->inputs[5] : NULL;
+    tail.bias = n->n_inputs > bias ? n->inputs[bias] : NULL;
+    tail.residual = n->n_inputs > bias + 1 ? n->inputs[bias + 1] : NULL;
     pass_set swallowed = {.nodes = {n}, .count = 1};
     ir_value *y = n->outputs[0];
     bool grew = true;
@@ -39,19 +40,26 @@ static tacit_status fuse_narrow(pass_edit *e, ir_node *n)
         TRY(pass_epilogue_grow(e, &tail, &y, y->type.shape.rank - 1, &swallowed, &grew));
     if (swallowed.count == 1)
         return TACIT_OK;
-    pass_fusion f = {.op = PASS_T_DEQUANT_MATMUL, .root = n, .n_outputs = 1};
+    pass_fusion f = {.op = op, .root = n, .n_outputs = 1};
     for (uint32_t i = 0; i < n->n_attrs; i++) /* the epilogue's are written anew */
         if (strncmp(n->attrs[i].name, "act", 3) != 0)
             f.attrs[f.n_attrs++] = n->attrs[i];
     pass_epilogue_write(&tail, &f);
-    for (uint32_t i = 0; i < 4; i++)
+    for (uint32_t i = 0; i < bias; i++)
         f.inputs[i] = i < n->n_inputs ? n->inputs[i] : NULL;
-    f.inputs[4] = tail.bias;
-    f.inputs[5] = tail.residual;
-    f.n_inputs = tail.residual ? 6 : tail.bias ? 5 : 4;
+    f.inputs[bias] = tail.bias;
+    f.inputs[bias + 1] = tail.residual;
+    f.n_inputs = bias + (tail.residual ? 2 : tail.bias ? 1 : 0);
     f.nodes = swallowed;
     f.outputs[0] = y;
     return pass_fuse(e, &f);
+}
+
+static tacit_status fuse_any(pass_edit *e, ir_node *n)
+{
+    return pass_is(e, n, PASS_T_DEQUANT_MATMUL) ? fuse_narrow(e, n, PASS_T_DEQUANT_MATMUL, 4)
+           : pass_is(e, n, PASS_T_INT_MATMUL)   ? fuse_narrow(e, n, PASS_T_INT_MATMUL, 6)
+                                                : fuse(e, n);
 }
 
 tacit_status pass_fuse_matmul(pass_context *c)
@@ -61,8 +69,6 @@ tacit_status pass_fuse_matmul(pass_context *c)
     if (!pass_has(&e, PASS_T_MATMUL))
         return TACIT_OK;
     for (uint32_t i = 0, n = c->graph->nodes.count; i < n; i++)
-        TRY(pass_is(&e, c->graph->nodes.data[i], PASS_T_DEQUANT_MATMUL)
-                ? fuse_narrow(&e, c->graph->nodes.data[i])
-                : fuse(&e, c->graph->nodes.data[i]));
+        TRY(fuse_any(&e, c->graph->nodes.data[i]));
     return TACIT_OK;
 }

@@ -38,6 +38,8 @@ static const pass_def table[] = {
     {"recognise-softmax", "Softmax spelled out", pass_recognise_softmax, 1, false},
     {"absorb-scale", "constant factors before and after MatMul become its alpha", pass_absorb_scale,
      2, false},
+    {"int-matmul", "products of quantised tensors run on bytes: tacit.IntMatMul", pass_int_matmul,
+     2, false},
     {"narrow-weights", "weights in few bits stay so: products with them become DequantMatMul",
      pass_narrow_weights, 2, false},
     {"fuse-attention", "attention in any spelling becomes tacit.Attention", pass_fuse_attention, 2,

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Products of bytes (tacit.IntMatMul, MatMulInteger, QLinearMatMul) and the conversions around
+ * them. Right sides that are known are packed at compile time, others by a thunk of their own. */
+#include <string.h>
+
+#include "cpu/qmm.h"
+#include "cpu/quantise.h"
+#include "op/gemm.h"
+#include "op/lowerings.h"
+
+/* Which inputs are what; -1: none. */
+typedef struct roles {
+    int a, b, a_scale, a_zero, b_scale, b_zero, bias, residual, y_scale, y_zero;
+    bool trans_b;
+    cpu_qout out;
+} roles;
+
+typedef struct bytes {
+    roles r;
+    cpu_qgemm_args g;
+    size_t q, sums;          /* scratch: rows */
+    size_t packed, col_sums; /* scratch: a right side that changes */
+    bool constant;
+} bytes;
+
+static const ir_tensor *known(const op_lower *c, int i)
+{
+    if (i < 0 || !op_lower_has(c, (uint32_t)i))
+        return NULL;
+    const ir_tensor *t = c->in[i].constant;
+    return t && t->data ? t : NULL;
+}
+
+static bool has(const op_lower *c, int i)
+{
+    return i >= 0 && op_lower_has(c, (uint32_t)i);
+}
+
+static int64_t count_of(const op_lower *c, int i)
+{
+    return ir_shape_size(&c->in[i].type.shape);
+}
+
+static bool is_byte(const op_operand *o)
+{
+    return o->type.dtype == TACIT_U8 || o->type.dtype == TACIT_I8;
+}
+
+/* Zero points and scales of columns as the kernel wants them. */
+static tacit_status column_tables(op_lower *c, bytes *p)
+{
+    int64_t n = p->g.n;
+    int lift = c->in[p->r.b].type.dtype == TACIT_I8 ? 128 : 0;
+    const ir_tensor *zero = known(c, p->r.b_zero), *scale = known(c, p->r.b_scale);
+    int32_t *zeros = op_lower_pack(c, (size_t)n * sizeof *zeros);
+    float *scales = op_lower_pack(c, (size_t)n * sizeof *scales);
+    if (!zeros || !scales)
+        return TACIT_ERR_MEMORY;
+    for (int64_t j = 0; j < n; j++) {
+        int64_t at = zero && ir_tensor_count(zero) > 1 ? j : 0;
+        zeros[j] = lift + (zero ? (int32_t)ir_load_i64(zero->dtype, zero->data, at) : 0);
+        at = scale && ir_tensor_count(scale) > 1 ? j : 0;
+        scales[j] = scale ? ((const float *)scale->data)[at] : 1;
+    }
+    p->g.col_zero = zeros;
+    p->g.col_scale = scales;
+    return TACIT_OK;
+}
+
+static tacit_status pack_right(op_lower *c, bytes *p)
+{
+    const op_operand *b = &c->in[p->r.b];
+    int64_t width = cpu_qmm_width(&c->cpu), panels = (p->g.n + width - 1) / width;
+    size_t size = (size_t)cpu_qgemm_pack_bytes(p->g.k, p->g.n, width);
+    cpu_qgemm_pack_args plan = {.k = p->g.k,
+                                .n = p->g.n,
+                                .b_row = p->r.trans_b ? 1 : p->g.n,
+                                .b_col = p->r.trans_b ? p->g.k : 1,
+                                .width = width,
+                                .flip = b->type.dtype == TACIT_I8};
+    const ir_tensor *data = known(c, p->r.b);
+    p->constant = data != NULL;
+    if (data) {
+        plan.b = data->data;
+        plan.packed = op_lower_pack(c, size);
+        plan.col_sum = op_lower_pack(c, (size_t)p->g.n * sizeof(int32_t));
+        if (!plan.packed || !plan.col_sum)
+            return TACIT_ERR_MEMORY;
+        cpu_qgemm_pack(&plan, 0, (uint32_t)panels);
+        op_lower_packed_away(c, (uint32_t)p->r.b);
+        p->g.packed = plan.packed;
+        p->g.col_sum = plan.col_sum;
+        return TACIT_OK;
+    }
+    p->packed = op_lower_reserve(c, size);
+    p->col_sums = op_lower_reserve(c, (size_t)p->g.n * sizeof(int32_t));
+    cpu_qgemm_pack_args *a =
+        op_lower_thunk(c, "pack_bytes", cpu_qgemm_pack, sizeof *a, (uint32_t)panels);
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = plan;
+    TRY(op_lower_in(c, offsetof(cpu_qgemm_pack_args, b), (uint32_t)p->r.b));
+    TRY(op_lower_scratch(c, offsetof(cpu_qgemm_pack_args, packed), p->packed, true));
+    TRY(op_lower_scratch(c, offsetof(cpu_qgemm_pack_args, col_sum), p->col_sums, true));
+    op_lower_cost(c, 0, 2 * (uint64_t)size);
+    return TACIT_OK;
+}
+
+static tacit_status emit_rows(op_lower *c, bytes *p)
+{
+    cpu_qgemm_args *g = &p->g;
+    p->q = op_lower_reserve(c, (size_t)(g->m * g->q_row));
+    p->sums = op_lower_reserve(c, (size_t)g->m * sizeof(int32_t));
+    int64_t tile_rows = 1 + 262144 / (g->k + 1);
+    cpu_qgemm_rows_args *a =
+        op_lower_thunk(c, "byte_rows", CPU_QMM_PICK(&c->cpu, cpu_qgemm_rows), sizeof *a,
+                       (uint32_t)((g->m + tile_rows - 1) / tile_rows));
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = (cpu_qgemm_rows_args){.m = g->m,
+                               .k = g->k,
+                               .x_row = g->k,
+                               .q_row = g->q_row,
+                               .tile_rows = tile_rows,
+                               .flip = g->a_flipped};
+    uint64_t run = (uint64_t)(tile_rows * g->k);
+    TRY(op_lower_in_tiled(c, offsetof(cpu_qgemm_rows_args, x), (uint32_t)p->r.a, run, run));
+    TRY(op_lower_scratch(c, offsetof(cpu_qgemm_rows_args, q), p->q, true));
+    TRY(op_lower_scratch(c, offsetof(cpu_qgemm_rows_args, sum), p->sums, true));
+    op_lower_cost(c, 0, 2 * (uint64_t)(g->m * g->k));
+    return TACIT_OK;
+}
+
+/* Tiles of 15 µs or more at 150 products a ns: blocks of rows that fit L2, then panels. */
+static void cut(cpu_qgemm_args *g, const cpu_features *cpu)
+{
+    int64_t width = cpu_qmm_width(cpu), height = cpu_qmm_height(cpu);
+    int64_t blocks = (g->m + 191) / 192;
+    g->tile_rows = ((g->m + blocks - 1) / blocks + height - 1) / height * height;
+    g->row_tiles = (uint32_t)((g->m + g->tile_rows - 1) / g->tile_rows);
+    int64_t panels = (g->n + width - 1) / width, rows = g->m < g->tile_rows ? g->m : g->tile_rows;
+    double panel_ns = (double)(rows * width) * (double)(g->k + 64) / 150;
+    g->tile_panels = panel_ns > 15000 ? 1 : (int64_t)(15000 / (panel_ns + 1)) + 1;
+    int64_t most = 48 / g->row_tiles > 1 ? 48 / g->row_tiles : 1;
+    int64_t tiles = (panels + g->tile_panels - 1) / g->tile_panels;
+    tiles = tiles > most ? most : tiles;
+    g->tile_panels = (panels + tiles - 1) / tiles;
+    g->col_tiles = (uint32_t)((panels + g->tile_panels - 1) / g->tile_panels);
+}
+
+static tacit_status bind(op_lower *c, const bytes *p)
+{
+    const roles *r = &p->r;
+    TRY(op_lower_scratch(c, offsetof(cpu_qgemm_args, q), p->q, false));
+    TRY(op_lower_scratch(c, offsetof(cpu_qgemm_args, row_sum), p->sums, false));
+    if (!p->constant) {
+        TRY(op_lower_scratch(c, offsetof(cpu_qgemm_args, packed), p->packed, false));
+        TRY(op_lower_scratch(c, offsetof(cpu_qgemm_args, col_sum), p->col_sums, false));
+    }
+    const struct {
+        size_t field;
+        int input;
+    } in[] = {{offsetof(cpu_qgemm_args, a_zero), r->a_zero},
+              {offsetof(cpu_qgemm_args, a_scale), r->a_scale},
+              {offsetof(cpu_qgemm_args, bias), r->bias},
+              {offsetof(cpu_qgemm_args, residual), r->residual}};
+    for (size_t i = 0; i < sizeof in / sizeof *in; i++)
+        if (has(c, in[i].input))
+            TRY(op_lower_in(c, in[i].field, (uint32_t)in[i].input));
+    return op_lower_out(c, offsetof(cpu_qgemm_args, y), 0);
+}
+
+static tacit_status emit(op_lower *c, bytes *p)
+{
+    cpu_qgemm_args *g = &p->g;
+    TRY(column_tables(c, p));
+    TRY(pack_right(c, p));
+    TRY(emit_rows(c, p));
+    cut(g, &c->cpu);
+    cpu_qgemm_args *a = op_lower_thunk(c, "qgemm", CPU_QMM_PICK(&c->cpu, cpu_qgemm), sizeof *a,
+                                       g->row_tiles * g->col_tiles);
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = *g;
+    TRY(bind(c, p));
+    op_lower_cost(c, 2.0 * (double)g->m * (double)g->n * (double)g->k,
+                  (uint64_t)(g->n * g->k + g->m * g->k) + op_lower_bytes(&c->out[0]));
+    op_lower_note(c, "qgemm_%s %lldx%lldx%lld, %s, %u tiles; sums in 32 bits", cpu_qmm_isa(&c->cpu),
+                  (long long)g->m, (long long)g->n, (long long)g->k,
+                  p->constant ? "weights packed at compile time" : "right side packed per run",
+                  g->row_tiles * g->col_tiles);
+    return TACIT_OK;
+}
+
+/* Shapes and parameters; false where no kernel fits. */
+static bool plan(op_lower *c, bytes *p)
+{
+    const roles *r = &p->r;
+    op_matmul m = {.trans_b = r->trans_b};
+    tacit_error unused;
+    const ir_shape *a = &c->in[r->a].type.shape, *b = &c->in[r->b].type.shape;
+    if (!is_byte(&c->in[r->a]) || !is_byte(&c->in[r->b]) || a->rank < 2 || b->rank != 2 ||
+        op_matmul_plan(&m, a, b, &unused) != TACIT_OK)
+        return false;
+    for (int i = 0; i < 2; i++) { /* of rows: one for all; of columns: known */
+        int row = i ? r->a_zero : r->a_scale, column = i ? r->b_zero : r->b_scale;
+        if (has(c, row) && count_of(c, row) != 1)
+            return false;
+        if (has(c, column) &&
+            (!known(c, column) || (count_of(c, column) != 1 && count_of(c, column) != m.n)))
+            return false;
+    }
+    if (has(c, r->b_scale) && c->in[r->b_scale].type.dtype != TACIT_F32)
+        return false;
+    p->g.n = m.n;
+    p->g.k = m.k;
+    p->g.m = ir_shape_size(&m.y) / (m.n ? m.n : 1);
+    p->g.y_row = m.n;
+    p->g.q_row = cpu_qmm_row(m.k);
+    p->g.a_flipped = c->in[r->a].type.dtype == TACIT_U8;
+    p->g.out = r->out;
+    p->g.epilogue.alpha = 1;
+    return m.n > 0 && m.k > 0 && p->g.m <= INT32_MAX && m.k <= 1 << 16;
+}
+
+tacit_status op_lower_int_matmul(op_lower *c)
+{
+    bytes p = {.r = {.a = 0,
+                     .b = 1,
+                     .a_scale = 2,
+                     .a_zero = 3,
+                     .b_scale = 4,
+                     .b_zero = 5,
+                     .bias = 6,
+                     .residual = 7,
+                     .y_scale = -1,
+                     .y_zero = -1,
+                     .trans_b = ir_attr_int(c->node, "trans_b", 0) != 0,
+                     .out = CPU_QOUT_F32}};
+    if (!plan(c, &p))
+        return OP_LOWER_NO_KERNEL;
+    TRY(op_lower_epilogue(c, &p.g.epilogue));
+    if (has(c, 6))
+        p.g.epilogue.bias = CPU_BIAS_COLUMN;
+    return p.g.m ? emit(c, &p) : TACIT_OK;
+}
+
+tacit_status op_lower_matmul_integer(op_lower *c)
+{
+    bytes p = {.r = {.a = 0,
+                     .b = 1,
+                     .a_scale = -1,
+                     .a_zero = 2,
+                     .b_scale = -1,
+                     .b_zero = 3,
+                     .bias = -1,
+                     .residual = -1,
+                     .y_scale = -1,
+                     .y_zero = -1,
+                     .out = CPU_QOUT_I32}};
+    if (!plan(c, &p))
+        return OP_LOWER_NO_KERNEL;
+    return p.g.m ? emit(c, &p) : TACIT_OK;
+}
+
+tacit_status op_lower_qlinear_matmul(op_lower *c)
+{
+    bytes p = {.r = {.a = 0,
+                     .a_scale = 1,
+                     .a_zero = 2,
+                     .b = 3,
+                     .b_scale = 4,
+                     .b_zero = 5,
+                     .bias = -1,
+                     .residual = -1,
+                     .y_scale = 6,
+                     .y_zero = 7}};
+    const ir_tensor *scale = known(c, 6), *zero = known(c, 7);
+    tacit_dtype d = c->out[0].type.dtype;
+    if (!scale || !zero || ir_tensor_count(scale) != 1 || ir_tensor_count(zero) != 1 ||
+        scale->dtype != TACIT_F32 || c->in[1].type.dtype != TACIT_F32 ||
+        (d != TACIT_U8 && d != TACIT_I8))
+        return OP_LOWER_NO_KERNEL;
+    p.r.out = d == TACIT_U8 ? CPU_QOUT_U8 : CPU_QOUT_I8;
+    if (!plan(c, &p))
+        return OP_LOWER_NO_KERNEL;
+    p.g.y_scale = *(const float *)scale->data;
+    p.g.y_zero = (int32_t)ir_load_i64(zero->dtype, zero->data, 0);
+    return p.g.m ? emit(c, &p) : TACIT_OK;
+}
+
+/* --- conversions -------------------------------------------------------------------------------
+ */
+
+static uint32_t tiles_of(int64_t count)
+{
+    return (uint32_t)((count + CPU_QUANTISE_TILE - 1) / CPU_QUANTISE_TILE);
+}
+
+static tacit_status emit_quantise(op_lower *c, bool is_signed, int64_t count)
+{
+    cpu_quantise_args *a =
+        op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, quantise_f32),
+                       CPU_PICK(c->cpu.isa, cpu_quantise_f32), sizeof *a, tiles_of(count));
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    a->count = count;
+    a->is_signed = is_signed;
+    uint64_t run = CPU_QUANTISE_TILE;
+    TRY(op_lower_in_tiled(c, offsetof(cpu_quantise_args, x), 0, 4 * run, 4 * run));
+    op_lower_cost(c, 4.0 * (double)count, 5 * (uint64_t)count);
+    return op_lower_out_tiled(c, offsetof(cpu_quantise_args, y), 0, run, run);
+}
+
+tacit_status op_lower_dynamic_quantize(op_lower *c)
+{
+    int64_t count = count_of(c, 0), tiles = tiles_of(count);
+    if (!op_lower_wants(c, 0) || !op_lower_wants(c, 1) || !op_lower_wants(c, 2) || count == 0)
+        return OP_LOWER_NO_KERNEL;
+    size_t low = op_lower_reserve(c, (size_t)tiles * sizeof(float));
+    size_t high = op_lower_reserve(c, (size_t)tiles * sizeof(float));
+    cpu_extent_args *e =
+        op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, extent_f32),
+                       CPU_PICK(c->cpu.isa, cpu_extent_f32), sizeof *e, (uint32_t)tiles);
+    if (!e)
+        return TACIT_ERR_MEMORY;
+    e->count = count;
+    TRY(op_lower_in(c, offsetof(cpu_extent_args, x), 0));
+    TRY(op_lower_scratch(c, offsetof(cpu_extent_args, low), low, true));
+    TRY(op_lower_scratch(c, offsetof(cpu_extent_args, high), high, true));
+    op_lower_cost(c, 2.0 * (double)count, 4 * (uint64_t)count);
+    cpu_dynamic_args *d = op_lower_thunk(c, "dynamic_scale", cpu_dynamic_scale, sizeof *d, 1);
+    if (!d)
+        return TACIT_ERR_MEMORY;
+    d->tiles = tiles;
+    TRY(op_lower_scratch(c, offsetof(cpu_dynamic_args, low), low, false));
+    TRY(op_lower_scratch(c, offsetof(cpu_dynamic_args, high), high, false));
+    TRY(op_lower_out(c, offsetof(cpu_dynamic_args, scale), 1));
+    TRY(op_lower_out(c, offsetof(cpu_dynamic_args, zero), 2));
+    TRY(emit_quantise(c, false, count));
+    TRY(op_lower_out(c, offsetof(cpu_quantise_args, scale), 1));
+    return op_lower_out(c, offsetof(cpu_quantise_args, zero), 2);
+}
+
+tacit_status op_lower_quantize(op_lower *c)
+{
+    tacit_dtype d = c->out[0].type.dtype;
+    if (c->in[0].type.dtype != TACIT_F32 || c->in[1].type.dtype != TACIT_F32 ||
+        count_of(c, 1) != 1 || (d != TACIT_U8 && d != TACIT_I8) ||
+        ir_attr_int(c->node, "precision", 0) || ir_attr_int(c->node, "block_size", 0))
+        return OP_LOWER_NO_KERNEL;
+    if (count_of(c, 0) == 0)
+        return TACIT_OK;
+    TRY(emit_quantise(c, d == TACIT_I8, count_of(c, 0)));
+    TRY(op_lower_in(c, offsetof(cpu_quantise_args, scale), 1));
+    return op_lower_has(c, 2) ? op_lower_in(c, offsetof(cpu_quantise_args, zero), 2) : TACIT_OK;
+}
+
+tacit_status op_lower_dequantize(op_lower *c)
+{
+    tacit_dtype d = c->in[0].type.dtype;
+    int64_t count = count_of(c, 0);
+    if (c->out[0].type.dtype != TACIT_F32 || c->in[1].type.dtype != TACIT_F32 ||
+        count_of(c, 1) != 1 || (d != TACIT_U8 && d != TACIT_I8))
+        return OP_LOWER_NO_KERNEL;
+    if (count == 0)
+        return TACIT_OK;
+    cpu_dequantise_args *a =
+        op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, dequantise_f32),
+                       CPU_PICK(c->cpu.isa, cpu_dequantise_f32), sizeof *a, tiles_of(count));
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    a->count = count;
+    a->is_signed = d == TACIT_I8;
+    uint64_t run = CPU_QUANTISE_TILE;
+    TRY(op_lower_in_tiled(c, offsetof(cpu_dequantise_args, x), 0, run, run));
+    TRY(op_lower_in(c, offsetof(cpu_dequantise_args, scale), 1));
+    if (op_lower_has(c, 2))
+        TRY(op_lower_in(c, offsetof(cpu_dequantise_args, zero), 2));
+    op_lower_cost(c, 2.0 * (double)count, 5 * (uint64_t)count);
+    return op_lower_out_tiled(c, offsetof(cpu_dequantise_args, y), 0, 4 * run, 4 * run);
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Products of bytes and conversions to and from them, through their lower rules on every ISA,
+ * against the evaluators. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "support/lower_check.h"
+
+static const struct {
+    int64_t m, k, n;
+} shapes[] = {{1, 1, 1},    {1, 3, 5},     {2, 4, 16},  {5, 7, 33},  {12, 64, 32},
+              {13, 65, 31}, {25, 130, 70}, {7, 768, 9}, {200, 20, 3}};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+static tacit_dtype byte_type(int turn)
+{
+    return turn & 1 ? TACIT_I8 : TACIT_U8;
+}
+static void bytes(op_case *c, rng *r, tacit_dtype d, ir_shape s)
+{
+    double low = d == TACIT_I8 ? -128 : 0;
+    op_case_random(c, r, d, s, low, low + 256);
+}
+
+static void integer_products(void **state)
+{
+    (void)state;
+    rng r = rng_seed(81);
+    for (int t = 0; t < 8 * SHAPES; t++) {
+        int s = t % SHAPES;
+        int64_t m = shapes[s].m, k = shapes[s].k, n = shapes[s].n;
+        tacit_dtype a = byte_type(t), b = byte_type(t / 2);
+        op_case c;
+        op_case_begin(&c, "", "MatMulInteger");
+        bytes(&c, &r, a, t % 3 ? SHAPE(m, k) : SHAPE(1, m, k));
+        bytes(&c, &r, b, SHAPE(k, n));
+        if (t % 4 > 0)
+            bytes(&c, &r, a, SCALAR);
+        if (t % 4 > 1)
+            bytes(&c, &r, b, t % 4 == 3 ? SHAPE(n) : SCALAR);
+        /* The right side known, and packed per run; its zero points are always known. */
+        lower_check(&c, &r, 1, t & 1 ? 2 | 8 : 8, 0);
+        op_case_end(&c);
+    }
+}
+
+static void quantised_results(void **state)
+{
+    (void)state;
+    rng r = rng_seed(82);
+    for (int t = 0; t < 4 * SHAPES; t++) {
+        int s = t % SHAPES;
+        int64_t m = shapes[s].m, k = shapes[s].k, n = shapes[s].n;
+        tacit_dtype a = byte_type(t), b = byte_type(t / 2), y = byte_type(t / 4);
+        op_case c;
+        op_case_begin(&c, "", "QLinearMatMul");
+        bytes(&c, &r, a, SHAPE(m, k));
+        op_case_random(&c, &r, TACIT_F32, SCALAR, 0.01, 0.02);
+        bytes(&c, &r, a, SCALAR);
+        bytes(&c, &r, b, SHAPE(k, n));
+        op_case_random(&c, &r, TACIT_F32, t % 3 ? SHAPE(n) : SCALAR, 0.01, 0.02);
+        bytes(&c, &r, b, t % 3 ? SHAPE(n) : SCALAR);
+        op_case_random(&c, &r, TACIT_F32, SCALAR, 0.1, 1);
+        bytes(&c, &r, y, SCALAR);
+        lower_check(&c, &r, 1, 8 | 16 | 32 | 64 | 128, 0);
+        op_case_end(&c);
+    }
+}
+
+static void float_results(void **state)
+{
+    (void)state;
+    static const char *const acts[] = {"none", "relu", "gelu", "gelu_tanh", "silu"};
+    rng r = rng_seed(83);
+    for (int t = 0; t < 6 * SHAPES; t++) {
+        int s = t % SHAPES, trans = t / 3 % 2;
+        int64_t m = shapes[s].m, k = shapes[s].k, n = shapes[s].n;
+        tacit_dtype a = byte_type(t), b = byte_type(t / 2);
+        op_case c;
+        op_case_begin(&c, "tacit", "IntMatMul");
+        bytes(&c, &r, a, SHAPE(1, m, k));
+        bytes(&c, &r, b, trans ? SHAPE(n, k) : SHAPE(k, n));
+        op_case_random(&c, &r, TACIT_F32, SCALAR, 0.001, 0.01);
+        if (t % 5)
+            bytes(&c, &r, a, SCALAR);
+        else
+            op_case_give(&c, NULL);
+        op_case_random(&c, &r, TACIT_F32, t % 3 ? SHAPE(n) : SCALAR, 0.001, 0.01);
+        if (t % 4)
+            bytes(&c, &r, b, t % 4 == 1 ? SHAPE(n) : SCALAR);
+        else
+            op_case_give(&c, NULL);
+        op_case_random(&c, &r, TACIT_F32, SHAPE(n), -1, 1);
+        if (t % 2)
+            op_case_random(&c, &r, TACIT_F32, SHAPE(1, m, n), -1, 1);
+        op_case_int(&c, "trans_b", trans);
+        op_case_float(&c, "alpha", t % 7 ? 1 : 0.5);
+        op_case_string(&c, "activation", acts[t % 5]);
+        op_case_int(&c, "activation_last", t / 2 % 2);
+        lower_check(&c, &r, 1, 2 | 16 | 32, 3e-6);
+        op_case_end(&c);
+    }
+}
+
+static void to_and_from_bytes(void **state)
+{
+    (void)state;
+    rng r = rng_seed(84);
+    static const int64_t counts[] = {1, 15, 16, 33, 1000, 70001};
+    for (int t = 0; t < 24; t++) {
+        int64_t n = counts[t % 6];
+        tacit_dtype d = byte_type(t / 6);
+        op_case c;
+        op_case_begin(&c, "", "QuantizeLinear");
+        op_case_random(&c, &r, TACIT_F32, SHAPE(n), -20, 20);
+        op_case_random(&c, &r, TACIT_F32, SCALAR, 0.05, 0.2);
+        if (t < 12)
+            bytes(&c, &r, d, SCALAR);
+        lower_check(&c, &r, 1, 0, 0);
+        op_case_end(&c);
+        op_case_begin(&c, "", "DequantizeLinear");
+        bytes(&c, &r, d, SHAPE(n));
+        op_case_random(&c, &r, TACIT_F32, SCALAR, 0.05, 0.2);
+        if (t < 12)
+            bytes(&c, &r, d, SCALAR);
+        lower_check(&c, &r, 1, 0, 1e-7);
+        op_case_end(&c);
+        op_case_begin(&c, "", "DynamicQuantizeLinear");
+        op_case_random(&c, &r, TACIT_F32, SHAPE(n), t % 4 == 3 ? 1 : -3, t % 4 == 2 ? -1 : 5);
+        lower_check(&c, &r, 3, 0, 0);
+        op_case_end(&c);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(integer_products),
+        cmocka_unit_test(quantised_results),
+        cmocka_unit_test(float_results),
+        cmocka_unit_test(to_and_from_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
