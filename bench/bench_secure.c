@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cpu.h"
@@ -197,6 +198,70 @@ static void online(bench *b, const char *example, double peer, const char *peer_
     tacit_model_free(model);
 }
 
+/* ---- the dealer alone ---- */
+
+/* Deals in a process of its own, which knows the description only. False: it failed. */
+static bool deal_apart(bench *b, const char *arch, double *seconds, double *gib)
+{
+    char server[96], client[96];
+    snprintf(server, sizeof server, "%s/d-s.key", b->dir);
+    snprintf(client, sizeof client, "%s/d-c.key", b->dir);
+    uint64_t start = clock_ns();
+    pid_t pid = fork();
+    if (pid == 0) {
+        tacit_secure *s = NULL;
+        tacit_secure_deal_options o = {.server_key = server, .client_key = client};
+        bool ok = tacit_secure_load(arch, &s, &b->err) == TACIT_OK &&
+                  tacit_secure_deal(s, &o, &b->err) == TACIT_OK;
+        _exit(ok ? 0 : 1);
+    }
+    int status = 0;
+    struct rusage used = {0};
+    bool ok = pid > 0 && wait4(pid, &status, 0, &used) == pid && WIFEXITED(status) &&
+              WEXITSTATUS(status) == 0;
+    *seconds = (double)(clock_ns() - start) * 1e-9;
+    *gib = (double)used.ru_maxrss / 0x1p20;
+    unlink(server);
+    unlink(client);
+    b->failed |= !ok;
+    return ok;
+}
+
+/* BERT-base layers at 32 tokens: time per GiB of keys, and memory by the number of layers. */
+static void dealer(bench *b)
+{
+    double first = 0;
+    if (!wanted(b, "secure/dealer"))
+        return;
+    for (int layers = 1; layers <= 4; layers += 3) {
+        char name[64], path[128], arch[128], command[1800];
+        snprintf(path, sizeof path, "%s/layers.onnx", b->dir);
+        snprintf(arch, sizeof arch, "%s/layers.tacit", b->dir);
+        snprintf(command, sizeof command,
+                 "'%s' example bert --layers %d --seq 32 --vocab 1000 --out %s > /dev/null && "
+                 "'%s' secure strip %s --out %s > /dev/null",
+                 b->tool, layers, path, b->tool, path, arch);
+        tacit_secure *s = NULL;
+        tacit_secure_costs c;
+        double seconds, gib;
+        if (system(command) != 0 || tacit_secure_load(arch, &s, &b->err) != TACIT_OK) {
+            fprintf(stderr, "bench_secure: cannot make a model of %d layers\n", layers);
+            b->failed = true;
+            return;
+        }
+        tacit_secure_cost(s, &c);
+        double keys = (double)(c.key_bytes_server + c.key_bytes_client) / 0x1p30;
+        tacit_secure_free(s);
+        if (!deal_apart(b, arch, &seconds, &gib))
+            return;
+        snprintf(name, sizeof name, "secure/dealer/bert-%d/time", layers);
+        row(b, name, seconds / keys, 5, "s/GiB", "goal", c.mode);
+        snprintf(name, sizeof name, "secure/dealer/bert-%d/memory", layers);
+        first = first > 0 ? first : gib;
+        row(b, name, gib, layers > 1 ? first : 1, "GiB", layers > 1 ? "one layer" : "goal", c.mode);
+    }
+}
+
 int main(int argc, char **argv)
 {
     bench b = {.prefix = argc > 1 ? argv[1] : ""};
@@ -212,6 +277,7 @@ int main(int argc, char **argv)
            "peer name [mode]");
     online(&b, "mlp", 0.1, "goal");
     online(&b, "bert-tiny", 1.0, "goal (two processor cores)");
+    dealer(&b);
     plans(&b);
     if (b.lines)
         fclose(b.lines);

@@ -210,6 +210,23 @@ static int by_start(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id; /* ids follow the original order here */
 }
 
+/* Weights and constants come when they are first read, so that nobody holds all of them at once. */
+static void delay_leaves(sec_builder *b)
+{
+    sec_program *p = b->p;
+    uint32_t *first = sb_alloc(b, p->wires.count, sizeof *first); /* round + 1; 0: never read */
+    for (uint32_t i = 0; i < p->instrs.count && first; i++)
+        for (uint32_t k = 0; k < p->instrs.data[i].n_in; k++) {
+            uint32_t *at = &first[p->instrs.data[i].in[k]], here = p->instrs.data[i].start + 1;
+            *at = *at == 0 || here < *at ? here : *at;
+        }
+    for (uint32_t i = 0; i < p->instrs.count && first; i++) {
+        sec_instr *in = &p->instrs.data[i];
+        if ((in->op == SEC_WEIGHT || in->op == SEC_CONST) && first[in->out[0]])
+            in->start = first[in->out[0]] - 1;
+    }
+}
+
 static void sort_by_round(sec_builder *b)
 {
     sec_program *p = b->p;
@@ -293,6 +310,7 @@ tacit_status sec_finish(sec_builder *b)
             reduce_tables(b, &p->instrs.data[i]);
     sec_schedule(b);
     TRY(b->status);
+    delay_leaves(b);
     sort_by_round(b);
     number(b);
     measure(b);
