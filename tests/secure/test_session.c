@@ -3,6 +3,7 @@
  * threads; and everything that must be refused there. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,6 +11,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -222,6 +225,86 @@ static void bad_inputs_spend_nothing(void **state)
     place_end(&p);
 }
 
+/* Bytes between client and server, one of them changed on its way. */
+typedef struct proxy {
+    int listener, port;
+    const char *server;
+    uint64_t break_at;
+    bool toward_server;
+} proxy;
+
+static bool pass(int from, int to, uint64_t *count, uint64_t break_at)
+{
+    uint8_t bytes[4096];
+    ssize_t n = recv(from, bytes, sizeof bytes, 0);
+    if (n <= 0)
+        return false;
+    if (*count <= break_at && break_at < *count + (uint64_t)n)
+        bytes[break_at - *count] ^= 0x10;
+    *count += (uint64_t)n;
+    return send(to, bytes, (size_t)n, MSG_NOSIGNAL) == n;
+}
+
+static void *relay(void *context)
+{
+    proxy *p = context;
+    int client = accept(p->listener, NULL, NULL), server = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(p->server))};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    for (int i = 0; i < 400 && connect(server, (void *)&to, sizeof to) != 0; i++)
+        usleep(20000);
+    uint64_t up = 0, down = 0, never = UINT64_MAX;
+    struct pollfd f[2] = {{client, POLLIN, 0}, {server, POLLIN, 0}};
+    bool open = true;
+    while (open && poll(f, 2, 10000) > 0) {
+        if (f[0].revents)
+            open = pass(client, server, &up, p->toward_server ? p->break_at : never);
+        if (open && f[1].revents)
+            open = pass(server, client, &down, p->toward_server ? never : p->break_at);
+    }
+    close(client);
+    close(server);
+    return NULL;
+}
+
+static void a_changed_byte_ends_the_session(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 2; way++) {
+        place p;
+        place_make(&p, 8 + way);
+        float x[4] = {0.5f, 0, 1, 0}, y[3] = {7, 7, 7};
+        struct sockaddr_in at = {.sin_family = AF_INET};
+        socklen_t size = sizeof at;
+        proxy between = {.listener = socket(AF_INET, SOCK_STREAM, 0),
+                         .server = strchr(p.address, ':') + 1,
+                         .break_at = 1300, /* behind the certificates, in the middle of the run */
+                         .toward_server = way};
+        at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        assert_int_equal(bind(between.listener, (void *)&at, sizeof at), 0);
+        assert_int_equal(listen(between.listener, 1), 0);
+        assert_int_equal(getsockname(between.listener, (void *)&at, &size), 0);
+        char address[64];
+        snprintf(address, sizeof address, "127.0.0.1:%d", ntohs(at.sin_port));
+        pthread_t wire, server;
+        serving s = {.p = &p, .certs = p.certs};
+        assert_int_equal(pthread_create(&server, NULL, serve, &s), 0);
+        assert_int_equal(pthread_create(&wire, NULL, relay, &between), 0);
+        tacit_secure_peer peer = {
+            .key = p.client, .address = address, .certificates = p.certs, .timeout_ms = 8000};
+        tacit_tensor in = {.dtype = TACIT_F32, .rank = 2, .dims = {1, 4}, .data = x, .bytes = 16};
+        tacit_tensor out = {.dtype = TACIT_F32, .rank = 2, .dims = {1, 3}, .data = y, .bytes = 12};
+        assert_int_not_equal(tacit_secure_query(p.other, &peer, &in, 1, &out, 1, NULL, &p.err),
+                             TACIT_OK);
+        pthread_join(server, NULL);
+        pthread_join(wire, NULL);
+        assert_int_not_equal(s.status, TACIT_OK);
+        assert_true(y[0] == 7 && y[1] == 7 && y[2] == 7);
+        close(between.listener);
+        place_end(&p);
+    }
+}
+
 /* Other weights under the same masks would show their difference. */
 static void a_key_serves_one_set_of_weights(void **state)
 {
@@ -360,6 +443,7 @@ int main(void)
         cmocka_unit_test(strangers_are_refused),
         cmocka_unit_test(bad_inputs_spend_nothing),
         cmocka_unit_test(a_key_serves_one_set_of_weights),
+        cmocka_unit_test(a_changed_byte_ends_the_session),
         cmocka_unit_test(weights_are_sent_once),
         cmocka_unit_test(weights_shared_by_both),
         cmocka_unit_test(dealing_is_whole_or_not_at_all),
