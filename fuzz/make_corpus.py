@@ -96,6 +96,22 @@ def array_seeds():
         save("npz", name, out.getvalue())
 
 
+def gguf_seeds():
+    def text(s):
+        return struct.pack("<Q", len(s)) + s.encode()
+    pairs = [text("general.architecture") + struct.pack("<I", 8) + text("llama"),
+             text("llama.block_count") + struct.pack("<II", 4, 1),
+             text("llama.rope.freq_base") + struct.pack("<If", 6, 10000.0),
+             text("tokens") + struct.pack("<IIQ", 9, 8, 2) + text("a") + text("b"),
+             text("scores") + struct.pack("<IIQ2f", 9, 6, 2, 0.5, 1.5)]
+    infos = [text("token_embd.weight") + struct.pack("<IQQIQ", 2, 32, 2, 8, 0),
+             text("norm") + struct.pack("<IQIQ", 1, 4, 0, 96)]
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), len(pairs)) + b"".join(pairs + infos)
+    head += bytes(-len(head) % 32)
+    save("gguf", "small", head + bytes(112))
+    save("gguf", "empty", b"GGUF" + struct.pack("<IQQ", 2, 0, 0))
+
+
 def safetensors_seeds():
     entries = {"__metadata__": {"format": "x\u00fc\n"},
                "a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
@@ -109,3 +125,4 @@ if __name__ == "__main__":
     onnx_seeds()
     array_seeds()
     safetensors_seeds()
+    gguf_seeds()

@@ -133,7 +133,7 @@ typedef struct tacit_load_options {
     uint32_t n_custom_ops;
 } tacit_load_options;
 
-/* The format (ONNX, Tacit text, safetensors-with-graph) is told by the contents. The file stays
+/* The format (ONNX, GGUF, Tacit text, safetensors-with-graph) is told by the contents. The file stays
  * mapped: weights are used in place. */
 TACIT_API TACIT_MUST_USE tacit_status tacit_model_load(const char *path,
                                                        const tacit_load_options *options,

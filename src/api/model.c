@@ -6,6 +6,7 @@
 
 #include "api/internal.h"
 #include "ir/text.h"
+#include "load/gguf.h"
 
 tacit_model *api_model_new(const tacit_load_options *options)
 {
@@ -90,6 +91,16 @@ static tacit_status read_graph(tacit_model *m, const void *data, size_t size, co
     }
     if (load_safetensors_probe(data, size)) {
         TRY(load_archive(data, size, &m->memory, &m->graph, err));
+        resolve_ops(&m->registry, m->graph);
+        return ir_graph_sort(m->graph, err);
+    }
+    if (load_gguf_probe(data, size)) {
+        load_gguf_file file;
+        tacit_status status = load_gguf(data, size, &m->memory, &file, err);
+        if (status == TACIT_OK)
+            status = load_gguf_graph(&file, &m->memory, &m->graph, err);
+        if (status != TACIT_OK)
+            return name ? error_context(err, status, "%s", name) : status;
         resolve_ops(&m->registry, m->graph);
         return ir_graph_sort(m->graph, err);
     }

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tacit show and tacit explain: what the compiler made of a model. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/sbuf.h"
 #include "cli/inputs.h"
+#include "load/gguf.h"
 
 static int compile_only(const char *command, const char *path, const cli_compile *compile,
                         tacit_model **model, tacit_program **program)
@@ -60,6 +63,68 @@ static int print_loaded(const char *path, bool weights)
     return status == TACIT_OK ? CLI_OK : cli_fail("show", "%s", err.message);
 }
 
+/* What a GGUF file holds, whether or not a graph can be made of it. */
+static int print_gguf(const char *path, bool json)
+{
+    file_map file;
+    load_gguf_file f;
+    tacit_error err = {TACIT_OK, ""};
+    arena memory;
+    sbuf out;
+    if (file_map_open(&file, path, &err) != TACIT_OK)
+        return cli_fail("show", "%s", err.message);
+    arena_init(&memory, NULL);
+    sbuf_init(&out, NULL);
+    tacit_status status = load_gguf(file.data, file.size, &memory, &f, &err);
+    if (status == TACIT_OK && json)
+        sbuf_printf(&out, "{\"version\":%u,\"metadata\":{", f.version);
+    for (uint32_t i = 0; status == TACIT_OK && i < f.pairs.count; i++) {
+        const load_gguf_pair *p = &f.pairs.data[i];
+        if (json) {
+            sbuf_text(&out, i ? "," : "");
+            sbuf_json(&out, p->key);
+            sbuf_text(&out, ":");
+        } else {
+            sbuf_printf(&out, "%s = ", p->key);
+        }
+        if (p->kind == LOAD_GGUF_STRING)
+            sbuf_json(&out, p->text);
+        else if (p->kind == LOAD_GGUF_ARRAY)
+            sbuf_printf(&out, json ? "{\"count\":%llu}" : "[%llu items]",
+                        (unsigned long long)p->count);
+        else
+            sbuf_printf(&out, isfinite(p->number) ? "%.9g" : "null", p->number);
+        sbuf_text(&out, json ? "" : "\n");
+    }
+    sbuf_text(&out, json ? "},\"tensors\":[" : "");
+    for (uint32_t i = 0; status == TACIT_OK && i < f.tensors.count; i++) {
+        const load_gguf_tensor *t = &f.tensors.data[i];
+        char shape[IR_SHAPE_TEXT];
+        ir_shape_text(&t->shape, shape);
+        if (json) {
+            sbuf_text(&out, i ? ",{\"name\":" : "{\"name\":");
+            sbuf_json(&out, t->name);
+            sbuf_printf(&out, ",\"type\":\"%s\",\"shape\":%s,\"bytes\":%zu}", t->type, shape,
+                        t->bytes);
+        } else {
+            sbuf_printf(&out, "%s : %s%s, %zu bytes\n", t->name, t->type, shape, t->bytes);
+        }
+    }
+    sbuf_text(&out, json ? "]}\n" : "");
+    if (status == TACIT_OK)
+        fputs(sbuf_str(&out) ? sbuf_str(&out) : "", stdout);
+    sbuf_free(&out);
+    arena_free(&memory);
+    file_map_close(&file);
+    return status == TACIT_OK ? CLI_OK : cli_fail("show", "%s: %s", path, err.message);
+}
+
+static bool names_gguf(const char *path)
+{
+    size_t n = strlen(path);
+    return n > 5 && strcmp(path + n - 5, ".gguf") == 0;
+}
+
 int cmd_show(int argc, char **argv)
 {
     cli_compile compile = {0};
@@ -77,6 +142,7 @@ int cmd_show(int argc, char **argv)
         {"--exec", CLI_STRING, &compile.exec, "NAME", "executor to compile for (default serial)"},
         {"--dim", CLI_LIST, &compile.dims, "NAME=SIZE", "size of a symbolic dimension; repeatable"},
         {"--disable-pass", CLI_LIST, &compile.disabled, "NAME", "leave a pass out; repeatable"},
+        {"--cache", CLI_INT, &compile.cache, "N", "keep past keys and values in the session"},
         {"--plan-goal", CLI_STRING, &compile.plan, "GOAL", "min-memory (default) or min-time"},
     };
     const cli_usage usage = {
@@ -93,6 +159,11 @@ int cmd_show(int argc, char **argv)
         return code;
     if (loaded)
         return print_loaded(path, weights);
+    bool nothing = !html;
+    for (int i = 0; i < 4; i++)
+        nothing &= !wanted[i];
+    if (nothing && names_gguf(path))
+        return print_gguf(path, json);
     tacit_model *model = NULL;
     tacit_program *program = NULL;
     code = compile_only("show", path, &compile, &model, &program);

@@ -89,7 +89,7 @@ static tacit_status dequant_eval(op_eval *c)
     return TACIT_OK;
 }
 
-/* --- DequantizeGguf(bytes): attributes type and shape → f32
+/* --- DequantizeGguf(bytes): attributes type and (or row by row) shape → f32
  * ---------------------------------------- */
 
 static tacit_status unpack_infer(op_infer *c)
@@ -97,14 +97,22 @@ static tacit_status unpack_infer(op_infer *c)
     uint32_t rank;
     const int64_t *dims = ir_attr_ints(c->node, "shape", &rank);
     const op_gguf_type *t = op_gguf_by_name(ir_attr_string(c->node, "type", NULL));
-    if (!t || !dims || rank < 1 || rank > IR_MAX_RANK || c->in[0]->dtype != TACIT_U8)
-        return error_set(c->err, TACIT_ERR_VALUE, "needs u8 bytes, a known type and a shape");
-    ir_shape y = ir_shape_of((int32_t)rank, dims);
+    const ir_shape *x = &c->in[0]->shape;
+    if (!t || c->in[0]->dtype != TACIT_U8 || x->rank < 1)
+        return error_set(c->err, TACIT_ERR_VALUE, "needs u8 bytes and a known type");
+    ir_shape y = *x; /* without a shape: each row of bytes is a row of values */
+    if (dims && (rank < 1 || rank > IR_MAX_RANK))
+        return error_set(c->err, TACIT_ERR_VALUE, "needs a shape of 1 to %d axes", IR_MAX_RANK);
+    if (dims)
+        y = ir_shape_of((int32_t)rank, dims);
+    else
+        y.dims[y.rank - 1] = y.dims[y.rank - 1] / t->bytes * t->elements;
     int64_t count;
-    if (!ir_shape_is_static(&y) || !ir_shape_count(&y, &count) || dims[rank - 1] % t->elements ||
-        ir_shape_size(&c->in[0]->shape) != count / t->elements * t->bytes)
+    if (!ir_shape_is_static(&y) || !ir_shape_count(&y, &count) ||
+        y.dims[y.rank - 1] % t->elements || (!dims && x->dims[x->rank - 1] % t->bytes) ||
+        ir_shape_size(x) != count / t->elements * t->bytes)
         return error_set(c->err, TACIT_ERR_SHAPE, "%lld bytes of %s do not make the shape",
-                         (long long)ir_shape_size(&c->in[0]->shape), t->name);
+                         (long long)ir_shape_size(x), t->name);
     op_set_out(c, 0, TACIT_F32, &y);
     return TACIT_OK;
 }
