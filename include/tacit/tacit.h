@@ -349,6 +349,9 @@ typedef struct tacit_compile_options {
      * place, with room for so many positions. Those inputs and outputs are then no ports of the
      * program, and every run appends. Refused for models that use the past in another way. */
     int64_t cache_capacity;
+    /* Training steps: an output NAME.next may be given the buffer of input NAME. It is written when
+     * nothing reads the input any more. After a run that failed the contents are undefined. */
+    int update_in_place;
 } tacit_compile_options;
 
 TACIT_API TACIT_MUST_USE tacit_status tacit_compile(const tacit_model *model,
@@ -396,7 +399,8 @@ TACIT_API TACIT_MUST_USE tacit_status tacit_session_create(const tacit_program *
                                                            tacit_session **out, tacit_error *err);
 TACIT_API void tacit_session_free(tacit_session *session);
 /* Inputs are read and outputs written in place: no copies, no allocation, no lock, no system call
- * for programs without a dynamic tail. Input and output buffers must not overlap. */
+ * for programs without a dynamic tail. Input and output buffers must not overlap, but for
+ * tacit_compile_options.update_in_place. */
 TACIT_API TACIT_MUST_USE tacit_status tacit_run(tacit_session *session, const tacit_tensor *inputs,
                                                 uint32_t n_inputs, tacit_tensor *outputs,
                                                 uint32_t n_outputs, tacit_error *err);

@@ -79,6 +79,7 @@ static tacit_status compile(tacit_program *p, const tacit_compile_options *o, ta
     prog_options options = {.executor = o->executor,
                             .plan = o->plan,
                             .validate = o->validate,
+                            .update_in_place = o->update_in_place != 0,
                             .threads = o->threads,
                             .workers = o->workers,
                             .allocator = &p->model->allocator,

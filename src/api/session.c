@@ -143,16 +143,24 @@ static tacit_status find_output(const tacit_session *s, const tacit_tensor *t, u
                            g->outputs.count);
 }
 
+/* May output `o` lie exactly where input `i` lies? Results of the tail are copied at the end. */
+static bool may_update(const prog_program *p, uint32_t o, uint32_t i)
+{
+    return p->updates && p->updates[o] == p->graph->inputs.data[i];
+}
+
 /* Caller buffers the program reads must not be ones it writes. */
-static tacit_status check_overlap(const tacit_session *s, const char *name, const void *data,
+static tacit_status check_overlap(const tacit_session *s, uint32_t output, const void *data,
                                   size_t bytes, tacit_error *err)
 {
     const ir_graph *g = s->program->graph;
+    const char *name = s->program->prog->output_names[output];
     uintptr_t begin = (uintptr_t)data, end = begin + bytes;
     for (uint32_t i = 0; i < g->inputs.count; i++) {
         const ir_tensor *t = &s->run->given_inputs[i];
         uintptr_t low = (uintptr_t)t->data, high = low + t->bytes;
-        if (t->data && low < end && begin < high)
+        bool same = low == begin && may_update(s->program->prog, output, i);
+        if (t->data && low < end && begin < high && !same)
             return error_set(err, TACIT_ERR_ARGUMENT,
                              "output '%s' and input '%s' overlap in memory", name,
                              g->inputs.data[i]->name);
@@ -191,7 +199,7 @@ static tacit_status set_output(tacit_session *s, const tacit_tensor *t, uint32_t
     if (t->bytes < bytes)
         return error_set(err, TACIT_ERR_ARGUMENT, "output '%s' needs %zu bytes, but %zu are given",
                          name, bytes, t->bytes);
-    TRY(check_overlap(s, name, t->data, bytes, err));
+    TRY(check_overlap(s, i, t->data, bytes, err));
     return prog_set_output(s->run, i, t->data, err);
 }
 

@@ -53,7 +53,8 @@ static tacit_status compile(trainer *t, const tacit_model *m, int64_t batch,
                             tacit_program **program, tacit_session **session)
 {
     tacit_dim dim = {"batch", batch};
-    tacit_compile_options o = {.dims = &dim, .n_dims = 1, .threads = (uint32_t)t->threads};
+    tacit_compile_options o = {
+        .dims = &dim, .n_dims = 1, .threads = (uint32_t)t->threads, .update_in_place = 1};
     o.executor = strcmp(t->exec, "serial") == 0      ? TACIT_EXEC_SERIAL
                  : strcmp(t->exec, "reference") == 0 ? TACIT_EXEC_REFERENCE
                                                      : TACIT_EXEC_TASKS;
@@ -99,7 +100,7 @@ static tacit_status make_programs(trainer *t)
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-/* Parameters and state go from `now` to `next`; then the two change places. */
+/* Parameters and state are updated where they lie. */
 static tacit_status run_step(trainer *t, float *loss)
 {
     enum { MOST = TRAIN_MAX_PARAMS * (1 + TRAIN_STATES) + 8 };
@@ -119,20 +120,11 @@ static tacit_status run_step(trainer *t, float *loss)
             snprintf(names[n_in], sizeof names[n_in], "%s%s", p->name, suffix[k]);
             in[n_in] = tensor(TACIT_F32, p->rank, p->dims, p->now[k], names[n_in]);
             n_in++;
-            out[n_out++] = tensor(TACIT_F32, p->rank, p->dims, p->next[k], NULL);
+            out[n_out++] = tensor(TACIT_F32, p->rank, p->dims, p->now[k], NULL);
         }
     tacit_status status = tacit_run(t->step_session, in, n_in, out, n_out, &t->err);
-    if (status != TACIT_OK)
-        return status;
-    for (uint32_t i = 0; i < t->net.n_params; i++)
-        for (int k = 0; k <= TRAIN_STATES; k++) {
-            train_param *p = &t->net.params[i];
-            float *keep = p->now[k];
-            p->now[k] = p->next[k];
-            p->next[k] = keep;
-        }
-    t->at.step++;
-    return TACIT_OK;
+    t->at.step += status == TACIT_OK;
+    return status;
 }
 
 /* The order of an epoch depends on the seed and its number alone: a resumed run sees the same. */

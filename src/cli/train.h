@@ -12,7 +12,7 @@ typedef struct train_param {
     char name[48];
     int32_t rank;
     int64_t dims[4], count;
-    float *now[1 + TRAIN_STATES], *next[1 + TRAIN_STATES]; /* value, mean, square */
+    float *now[1 + TRAIN_STATES]; /* value, mean, square */
 } train_param;
 
 typedef struct train_net {

@@ -39,8 +39,7 @@ static void fill(net_build *n, const char *name, int32_t rank, const int64_t *di
         p->count *= p->dims[i] = dims[i];
     for (int i = 0; i <= TRAIN_STATES; i++) {
         p->now[i] = calloc((size_t)p->count, sizeof(float));
-        p->next[i] = calloc((size_t)p->count, sizeof(float));
-        net->failed |= !p->now[i] || !p->next[i];
+        net->failed |= !p->now[i];
     }
     double reach = deviation * sqrt(3.0);
     for (int64_t i = 0; !net->failed && i < p->count; i++)
@@ -221,10 +220,8 @@ bool train_init(train_net *net, const char *name, uint64_t seed)
 void train_free(train_net *net)
 {
     for (uint32_t i = 0; i < net->n_params; i++)
-        for (int k = 0; k <= TRAIN_STATES; k++) {
+        for (int k = 0; k <= TRAIN_STATES; k++)
             free(net->params[i].now[k]);
-            free(net->params[i].next[k]);
-        }
     net->n_params = 0;
 }
 

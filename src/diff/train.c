@@ -13,7 +13,9 @@ typedef struct training {
     uint32_t n;               /* parameters */
     ir_value **param, **grad; /* by parameter */
     ir_value **state, **next; /* by parameter · MAX_STATES, by parameter · (1 + MAX_STATES) */
-    ir_value *rate, *step, *finite; /* finite: NULL unless losses are scaled */
+    ir_value *rate, *step;
+    ir_value *factor; /* f32: gradients are multiplied by it; NULL: by one */
+    ir_value *finite; /* NULL unless losses are scaled */
     arena scratch;
 } training;
 
@@ -64,46 +66,41 @@ static void rename_value(training *t, ir_value *v, const char *name)
     v->name = fresh;
 }
 
-static ir_value *scalar(training *t, const ir_value *like, double value)
-{
-    return op_diff_scalar(&t->build, like->type.dtype, value);
-}
-
 /* Σ g² over all parameters, as f32. */
 static ir_value *square_norm(training *t)
 {
     op_diff *c = &t->build;
     ir_value *sum = NULL;
     for (uint32_t i = 0; i < t->n; i++) {
-        ir_value *s = op_diff_open(c, "ReduceSumSquare", 1, &t->grad[i]);
-        s = op_diff_attr_int(c, s, "keepdims", 0);
-        sum = op_diff_add(c, sum, op_diff_cast(c, s, TACIT_F32));
+        ir_value *wide = op_diff_cast(c, t->grad[i], TACIT_F32); /* squares overflow f16 */
+        ir_value *s = op_diff_open(c, "ReduceSumSquare", 1, &wide);
+        sum = op_diff_add(c, sum, op_diff_attr_int(c, s, "keepdims", 0));
     }
     return sum;
 }
 
-/* Undoes the loss scale, finds out whether the gradients are finite, clips them. */
+/* The factor that undoes the loss scale and clips; whether the gradients are finite. The norm of
+ * scaled gradients is scaled as they are. */
 static tacit_status condition(training *t)
 {
     op_diff *c = &t->build;
     const diff_train_options *o = t->o;
-    for (uint32_t i = 0; o->loss_scale != 0 && i < t->n; i++)
-        t->grad[i] = op_diff_scale(c, t->grad[i], 1 / o->loss_scale);
+    double undo = o->loss_scale != 0 ? 1 / o->loss_scale : 1;
     if (o->loss_scale == 0 && o->clip_norm == 0)
         return c->status;
     ir_value *squares = square_norm(t);
-    if (o->loss_scale != 0) /* x − x is 0 for numbers alone */
+    if (o->loss_scale != 0) { /* x − x is 0 for numbers alone */
         t->finite = op_diff2(c, "Equal", op_diff2(c, "Sub", squares, squares),
                              op_diff_scalar(c, TACIT_F32, 0));
+        t->factor = op_diff_scalar(c, TACIT_F32, undo);
+    }
     if (o->clip_norm == 0)
         return c->status;
-    ir_value *norm =
-        op_diff2(c, "Add", op_diff1(c, "Sqrt", squares), op_diff_scalar(c, TACIT_F32, 1e-6));
+    ir_value *norm = op_diff_scale(c, op_diff1(c, "Sqrt", squares), undo);
+    norm = op_diff2(c, "Add", norm, op_diff_scalar(c, TACIT_F32, 1e-6));
     ir_value *factor = op_diff2(c, "Div", op_diff_scalar(c, TACIT_F32, o->clip_norm), norm);
     factor = op_diff2(c, "Min", factor, op_diff_scalar(c, TACIT_F32, 1));
-    for (uint32_t i = 0; i < t->n; i++)
-        t->grad[i] =
-            op_diff2(c, "Mul", t->grad[i], op_diff_cast(c, factor, t->param[i]->type.dtype));
+    t->factor = op_diff_scale(c, factor, undo);
     return c->status;
 }
 
@@ -123,44 +120,46 @@ static void sgd(training *t, uint32_t i, ir_value *grad, ir_value *rate)
     next[0] = op_diff2(c, "Sub", t->param[i], op_diff2(c, "Mul", velocity, rate));
 }
 
-/* x − rate/(1 − β₁ᵗ) · m / (√v / √(1 − β₂ᵗ) + ε) */
-static void adam(training *t, uint32_t i, ir_value *grad, ir_value *rate)
+/* One node for Adam and AdamW: clipping and overflow are its business too. */
+static tacit_status adam(training *t, uint32_t i)
 {
     op_diff *c = &t->build;
     const diff_train_options *o = t->o;
+    ir_graph *g = c->graph;
     ir_value **next = t->next + i * (1 + MAX_STATES), **state = t->state + i * MAX_STATES;
-    ir_value *x = t->param[i], *step = op_diff_cast(c, t->step, x->type.dtype);
-    ir_value *m = blend(t, state[0], o->beta1, grad, 1 - o->beta1);
-    ir_value *v = blend(t, state[1], o->beta2, op_diff2(c, "Mul", grad, grad), 1 - o->beta2);
-    ir_value *one = scalar(t, x, 1);
-    ir_value *left1 = op_diff2(c, "Sub", one, op_diff2(c, "Pow", scalar(t, x, o->beta1), step));
-    ir_value *left2 = op_diff2(c, "Sub", one, op_diff2(c, "Pow", scalar(t, x, o->beta2), step));
-    ir_value *gain = op_diff2(c, "Div", rate, left1);
-    ir_value *root = op_diff1(c, "Reciprocal", op_diff1(c, "Sqrt", left2));
-    ir_value *below = op_diff2(c, "Mul", op_diff1(c, "Sqrt", v), root);
-    below = op_diff2(c, "Add", below, scalar(t, x, o->epsilon));
-    ir_value *change = op_diff2(c, "Div", op_diff2(c, "Mul", m, gain), below);
-    if (o->kind == DIFF_ADAMW && o->weight_decay != 0)
-        x = op_diff2(c, "Mul", x, op_diff2(c, "Sub", one, op_diff_scale(c, rate, o->weight_decay)));
-    next[0] = op_diff2(c, "Sub", x, change);
-    next[1] = m;
-    next[2] = v;
+    ir_value *in[8] = {t->param[i], state[0], state[1],  t->grad[i],
+                       t->rate,     t->step,  t->factor, t->finite};
+    uint32_t n = t->finite ? 8 : t->factor ? 7 : 6;
+    ir_node *node =
+        c->status == TACIT_OK ? ir_node_new(g, "AdamStep", "tacit", NULL, n, in, 3, NULL) : NULL;
+    if (!node || !ir_attr_set_float(g, node, "beta1", o->beta1) ||
+        !ir_attr_set_float(g, node, "beta2", o->beta2) ||
+        !ir_attr_set_float(g, node, "epsilon", o->epsilon) ||
+        !ir_attr_set_float(g, node, "weight_decay", o->weight_decay) ||
+        !ir_attr_set_int(g, node, "decoupled", o->kind == DIFF_ADAMW))
+        return c->status != TACIT_OK ? c->status : error_memory(c->err, "a training step");
+    op_resolve(NULL, node);
+    c->status = op_infer_node(g, node, c->err);
+    memcpy(next, node->outputs, 3 * sizeof *next);
+    return c->status;
 }
 
 static tacit_status update(training *t, uint32_t i)
 {
     op_diff *c = &t->build;
     ir_value *x = t->param[i], *grad = t->grad[i], **next = t->next + i * (1 + MAX_STATES);
-    ir_value *rate = op_diff_cast(c, t->rate, x->type.dtype);
-    if (t->o->kind != DIFF_ADAMW && t->o->weight_decay != 0)
-        grad = blend(t, x, t->o->weight_decay, grad, 1);
-    if (t->o->kind == DIFF_SGD)
-        sgd(t, i, grad, rate);
-    else
-        adam(t, i, grad, rate);
+    if (t->o->kind == DIFF_SGD) {
+        if (t->factor)
+            grad = op_diff2(c, "Mul", grad, op_diff_cast(c, t->factor, x->type.dtype));
+        if (t->o->weight_decay != 0)
+            grad = blend(t, x, t->o->weight_decay, grad, 1);
+        sgd(t, i, grad, op_diff_cast(c, t->rate, x->type.dtype));
+    } else {
+        TRY(adam(t, i));
+    }
     for (uint32_t k = 0; k <= n_states(t->o); k++) {
         ir_value *old = k ? t->state[i * MAX_STATES + k - 1] : x;
-        if (t->finite) /* a step whose scaled gradients overflowed changes nothing */
+        if (t->finite && t->o->kind == DIFF_SGD) /* a step that overflowed changes nothing */
             next[k] = op_diff3(c, "Where", t->finite, next[k], old);
         if (next[k])
             rename_value(t, next[k], arena_printf(&t->scratch, "%s.next", old->name));

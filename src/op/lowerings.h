@@ -51,6 +51,9 @@ tacit_status op_lower_reduce(op_lower *c); /* Reduce*, GlobalAveragePool, Global
 bool op_accepts_reduce(const ir_node *node, uint32_t in, const op_operand *view);
 tacit_status op_lower_argmax(op_lower *c);
 
+/* lower_adam.c */
+tacit_status op_lower_adam(op_lower *c);
+
 /* lower_window.c */
 tacit_status op_lower_conv(op_lower *c); /* Conv and tacit.Conv */
 tacit_status op_lower_pool(op_lower *c); /* MaxPool, AveragePool */

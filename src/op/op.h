@@ -111,6 +111,7 @@ enum {
     OP_COMMUTATIVE = 16, /* first two inputs may be swapped */
     OP_NOT_DIFFERENTIABLE = 32, /* gradient is zero by convention (comparisons, rounding, …) */
     OP_ANY_KIND = 64, /* takes sequences, optionals or maps; other rows are given tensors only */
+    OP_INPLACE_EACH = 128, /* output i may be written over input i, for every i */
 };
 
 struct op_def {

@@ -256,6 +256,8 @@ static const recipe recipes[] = {
      ".time_axis=1 .batch_axis=0"},
     {"tacit", "Checkpoint", 1, "T*"},
     {"tacit", "Later", 1, "T* T~"},
+    {"tacit", "AdamStep", 1,
+     "T* T* T*> T* f32[]> f32[]> ?f32[] ?bool[] .decoupled=0|1 .weight_decay=0.1 #3"},
     {"", "MaxPool", 1,
      "T[n,c,h+2,w+3] .kernel_shape=(2,3) .strides=(1,1)|(2,2) "
      ".pads=(0,0,0,0)|(1,1,0,1) .ceil_mode=0|1 || T[n,c,l+3] .kernel_shape=(2) "

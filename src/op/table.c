@@ -41,6 +41,7 @@
     F(nonlinear)                                                                                   \
     F(norm)                                                                                        \
     F(norm_other)                                                                                  \
+    F(optimizer)                                                                                   \
     F(pad)                                                                                         \
     F(checkpoint)                                                                                  \
     F(pool)                                                                                        \

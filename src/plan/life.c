@@ -79,6 +79,9 @@ static uint32_t overwritten_group(const living *l, uint32_t step)
     const ir_node *node = l->w->p->nodes[l->order[step]];
     if (!node->n_outputs || !node->outputs[0] || l->w->p->views[node->outputs[0]->id].source)
         return PLAN_NO_SLOT;
+    /* What it would overwrite would lie in the output's buffer: too early for an update. */
+    if (l->w->groups[l->w->group_of[node->outputs[0]->id]].updates)
+        return PLAN_NO_SLOT;
     for (uint32_t k = 0; k < node->n_inputs && k < 32; k++)
         if (node->op->inplace >> k & 1 && may_overwrite(l, step, k))
             return l->w->group_of[node->inputs[k]->id];

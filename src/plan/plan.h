@@ -31,7 +31,11 @@ typedef struct plan_problem {
     const plan_view *views; /* by value id */
     const size_t *scratch;  /* by position in `nodes`; NULL: none */
     const bool *pinned;     /* by value id: read after the last node; NULL: none */
-    bool parallel;          /* nodes not ordered by data may run at the same time */
+    /* By graph output: the graph input whose buffer the caller may give it (NULL: none). Such an
+     * output is not a view, and its writer comes after all other readers of the input in `nodes`.
+     * NULL: none at all. */
+    ir_value *const *updates;
+    bool parallel; /* nodes not ordered by data may run at the same time */
 } plan_problem;
 
 typedef enum plan_place { PLAN_ARENA, PLAN_OUTPUT } plan_place;
@@ -76,9 +80,10 @@ static inline const ir_value *plan_source(const plan_view *views, const ir_value
     return views[v->id].source ? views[v->id].source : v;
 }
 
-/* Decides every view. Results in `memory`. */
-tacit_status plan_views(const ir_graph *g, ir_node *const *nodes, uint32_t n_nodes, arena *memory,
-                        const plan_view **out, tacit_error *err);
+/* Decides every view. Results in `memory`. `updates` as in plan_problem. */
+tacit_status plan_views(const ir_graph *g, ir_node *const *nodes, uint32_t n_nodes,
+                        ir_value *const *updates, arena *memory, const plan_view **out,
+                        tacit_error *err);
 /* The value as an operand of lowering. */
 op_operand plan_operand(const plan_view *views, const ir_value *v);
 /* Does the node move no bytes, because all its outputs are views? */

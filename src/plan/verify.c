@@ -22,6 +22,7 @@ typedef struct replay {
     stretches spare;
     uint32_t *contents; /* by value id: the value whose bytes it shows */
     int64_t *start;     /* by value id: first byte, relative to its slot or outside memory */
+    uint32_t *shared;   /* by value id: 1 + the output whose buffer this input may lie in, or 0 */
     bool *ready;        /* by value id */
     tacit_error *err;
 } replay;
@@ -115,6 +116,10 @@ static tacit_status locate(replay *r, const ir_node *node, const ir_value *v, ra
         low = high = 0;
     if (!ir_type_bytes(&base->type, &room) || low < 0 || (uint64_t)high > room)
         return wrong(r, node, "a view reaches outside", v);
+    if (r->shared[base->id]) { /* an input, under the output that updates it */
+        *out = (range){.space = r->shared[base->id], .begin = (uint64_t)low, .end = (uint64_t)high};
+        return TACIT_OK;
+    }
     if (out->outside)
         return TACIT_OK;
     if (slot >= r->plan->n_slots)
@@ -192,7 +197,8 @@ static tacit_status check_overlap(replay *r, const ir_node *node, uint32_t out, 
         bool exact = from.begin == to->begin && from.end == to->end &&
                      r->p->views[node->inputs[k]->id].dense &&
                      same_places(node->inputs[k], node->outputs[out]);
-        if (out != 0 || !exact || k >= 32 || !(node->op->inplace >> k & 1))
+        bool each = node->op->flags & OP_INPLACE_EACH && k == out;
+        if (!exact || (!each && (out != 0 || k >= 32 || !(node->op->inplace >> k & 1))))
             return wrong(r, node, "overwrites its own input", node->inputs[k]);
     }
     return TACIT_OK;
@@ -303,12 +309,24 @@ static tacit_status replay_open(replay *r)
     r->contents = ARENA_ARRAY(r->memory, g->values.count + 1u, uint32_t);
     r->start = ARENA_ARRAY(r->memory, g->values.count + 1u, int64_t);
     r->ready = ARENA_ARRAY(r->memory, g->values.count + 1u, bool);
-    if (!r->spaces || !r->contents || !r->start || !r->ready)
+    r->shared = ARENA_ARRAY(r->memory, g->values.count + 1u, uint32_t);
+    if (!r->spaces || !r->contents || !r->start || !r->ready || !r->shared)
         return error_memory(r->err, "checking the plan");
     for (uint32_t i = 0; i < g->values.count; i++) {
         const ir_value *v = g->values.data[i];
         r->contents[i] = i;
         r->ready[i] = v->is_input || plan_is_constant(v);
+    }
+    for (uint32_t i = 0; r->p->updates && i < g->outputs.count; i++) {
+        const ir_value *x = r->p->updates[i], *y = g->outputs.data[i];
+        size_t bytes;
+        if (!x)
+            continue;
+        if (!x->is_input || !ir_type_equal(&x->type, &y->type) || r->shared[x->id] ||
+            !ir_type_bytes(&x->type, &bytes))
+            return wrong(r, NULL, "no update of", x);
+        r->shared[x->id] = 1 + i;
+        TRY(take(r, &r->spaces[1 + i], 0, bytes, x->id));
     }
     return TACIT_OK;
 }
@@ -356,7 +374,36 @@ static tacit_status list_accesses(replay *r, uint32_t step, accesses *all)
     return vec_push(r->memory, all, a) ? TACIT_OK : error_memory(r->err, "checking the plan");
 }
 
-/* Bit j of row i: step j must have finished before step i begins, by data. */
+static bool reads_contents(const replay *r, const ir_node *node, const ir_value *of)
+{
+    for (uint32_t k = 0; k < node->n_inputs; k++)
+        if (node->inputs[k] && r->contents[node->inputs[k]->id] == of->id)
+            return true;
+    return false;
+}
+
+static void inherit(uint64_t *rows, uint32_t width, uint32_t i, uint32_t from)
+{
+    for (uint32_t x = 0; x < width; x++)
+        rows[(size_t)i * width + x] |= rows[(size_t)from * width + x];
+    rows[(size_t)i * width + from / 64] |= 1ull << (from % 64);
+}
+
+/* The executors run a step that updates an input after the steps before it that read the input. */
+static void inherit_readers(const replay *r, uint64_t *rows, uint32_t width, uint32_t i)
+{
+    const ir_graph *g = r->p->graph;
+    for (uint32_t o = 0; r->p->updates && o < g->outputs.count; o++) {
+        if (!r->p->updates[o] || g->outputs.data[o]->producer != r->plan->steps[i])
+            continue;
+        for (uint32_t j = 0; j < i; j++)
+            if (reads_contents(r, r->plan->steps[j], r->p->updates[o]))
+                inherit(rows, width, i, j);
+    }
+}
+
+/* Bit j of row i: step j must have finished before step i begins, by data or because i updates what
+ * j reads. */
 static tacit_status ancestors(replay *r, uint64_t **out, uint32_t *words)
 {
     uint32_t n = r->plan->n_steps, width = n / 64 + 1;
@@ -371,12 +418,10 @@ static tacit_status ancestors(replay *r, uint64_t **out, uint32_t *words)
         for (uint32_t k = 0; k < node->n_inputs; k++) {
             const ir_value *v = node->inputs[k];
             uint32_t from = v && v->producer ? step_of[v->producer->id] : 0;
-            if (!from)
-                continue;
-            for (uint32_t x = 0; x < width; x++)
-                rows[(size_t)i * width + x] |= rows[(size_t)(from - 1) * width + x];
-            rows[(size_t)i * width + (from - 1) / 64] |= 1ull << ((from - 1) % 64);
+            if (from)
+                inherit(rows, width, i, from - 1);
         }
+        inherit_readers(r, rows, width, i);
     }
     *out = rows;
     *words = width;

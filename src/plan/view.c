@@ -12,6 +12,7 @@ typedef struct viewer {
     bool *is_output; /* by value id */
     bool *claimed;   /* by value id of a source: some view of it is a graph output */
     bool *inside;    /* by node id: planned here, so its rules are asked */
+    bool *updates;   /* by value id: an output that may lie over an input */
     ir_uses uses;
 } viewer;
 
@@ -97,6 +98,8 @@ static bool acceptable(viewer *w, const ir_value *v, const plan_view *view)
         return false;
     if (!view->dense && tacit_dtype_bits(v->type.dtype) < 8)
         return false;
+    if (w->updates[v->id])
+        return false;
     if (w->is_output[v->id]) {
         bool covers = view->dense && view->offset == 0 &&
                       ir_shape_size(&v->type.shape) == ir_shape_size(&s->type.shape);
@@ -163,18 +166,21 @@ static void settle_mixed(viewer *w, const ir_node *node)
     }
 }
 
-static tacit_status viewer_open(viewer *w, ir_node *const *nodes, uint32_t n_nodes, arena *memory,
-                                tacit_error *err)
+static tacit_status viewer_open(viewer *w, ir_node *const *nodes, uint32_t n_nodes,
+                                ir_value *const *updates, arena *memory, tacit_error *err)
 {
     const ir_graph *g = w->graph;
     w->views = ARENA_ARRAY(memory, g->values.count + 1u, plan_view);
     w->is_output = ARENA_ARRAY(memory, g->values.count + 1u, bool);
     w->claimed = ARENA_ARRAY(memory, g->values.count + 1u, bool);
     w->inside = ARENA_ARRAY(memory, g->nodes.count + 1u, bool);
-    if (!w->views || !w->is_output || !w->claimed || !w->inside)
+    w->updates = ARENA_ARRAY(memory, g->values.count + 1u, bool);
+    if (!w->views || !w->is_output || !w->claimed || !w->inside || !w->updates)
         return error_memory(err, "the memory plan");
-    for (uint32_t i = 0; i < g->outputs.count; i++)
+    for (uint32_t i = 0; i < g->outputs.count; i++) {
         w->is_output[g->outputs.data[i]->id] = true;
+        w->updates[g->outputs.data[i]->id] = updates && updates[i];
+    }
     for (uint32_t i = 0; i < n_nodes; i++)
         w->inside[nodes[i]->id] = true;
     for (uint32_t i = 0; i < g->values.count; i++) {
@@ -187,11 +193,12 @@ static tacit_status viewer_open(viewer *w, ir_node *const *nodes, uint32_t n_nod
     return ir_uses_build(g, memory, &w->uses, err);
 }
 
-tacit_status plan_views(const ir_graph *g, ir_node *const *nodes, uint32_t n_nodes, arena *memory,
-                        const plan_view **out, tacit_error *err)
+tacit_status plan_views(const ir_graph *g, ir_node *const *nodes, uint32_t n_nodes,
+                        ir_value *const *updates, arena *memory, const plan_view **out,
+                        tacit_error *err)
 {
     viewer w = {.graph = g};
-    TRY(viewer_open(&w, nodes, n_nodes, memory, err));
+    TRY(viewer_open(&w, nodes, n_nodes, updates, memory, err));
     for (uint32_t i = 0; i < n_nodes; i++) {
         if (!nodes[i]->op->alias)
             continue;

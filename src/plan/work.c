@@ -40,6 +40,7 @@ static tacit_status number_groups(plan_work *w, arena *memory, tacit_error *err)
             continue; /* made after the planned nodes */
         w->groups[group].output = i;
         w->groups[group].stays = true;
+        w->groups[group].updates = p->updates && p->updates[i];
     }
     return TACIT_OK;
 }
@@ -91,6 +92,58 @@ static uint32_t maker_position(const plan_work *w, const ir_value *v)
     return v && v->producer && !plan_is_constant(v) ? w->position[v->producer->id] : PLAN_NO_SLOT;
 }
 
+static bool reads_input(const plan_work *w, uint32_t i, const ir_value *input)
+{
+    const ir_node *node = w->p->nodes[i];
+    for (uint32_t k = 0; !w->is_alias[i] && k < node->n_inputs; k++)
+        if (node->inputs[k] && plan_source(w->p->views, node->inputs[k]) == input)
+            return true;
+    return false;
+}
+
+/* By writer of an update: who reads what it overwrites. */
+static tacit_status list_early(plan_work *w, arena *memory, tacit_error *err)
+{
+    const plan_problem *p = w->p;
+    const ir_graph *g = p->graph;
+    w->early_first = ARENA_ARRAY(memory, p->n_nodes + 2u, uint32_t);
+    if (!w->early_first)
+        return error_memory(err, "the memory plan");
+    for (int walk = 0; p->updates && walk < 2; walk++) {
+        for (uint32_t o = 0; o < g->outputs.count; o++) {
+            uint32_t writer = p->updates[o] ? maker_position(w, g->outputs.data[o]) : PLAN_NO_SLOT;
+            for (uint32_t i = 0; writer != PLAN_NO_SLOT && i < p->n_nodes; i++) {
+                if (i == writer || !reads_input(w, i, p->updates[o]))
+                    continue;
+                uint32_t at = w->early_first[writer + 1]++;
+                if (walk)
+                    w->early[at] = i;
+            }
+        }
+        if (walk)
+            break;
+        uint32_t total = 0;
+        for (uint32_t i = 1; i <= p->n_nodes; i++) {
+            uint32_t count = w->early_first[i];
+            w->early_first[i] = total;
+            total += count;
+        }
+        w->early = ARENA_ARRAY(memory, total + 1u, uint32_t);
+        if (!w->early)
+            return error_memory(err, "the memory plan");
+    }
+    return TACIT_OK;
+}
+
+static void follow(plan_work *w, uint32_t from, uint32_t to, bool fill)
+{
+    uint32_t at = w->next_start[from + 1]++;
+    if (fill)
+        w->next[at] = to;
+    else
+        w->needs[to]++;
+}
+
 static tacit_status list_followers(plan_work *w, arena *memory, tacit_error *err)
 {
     const plan_problem *p = w->p;
@@ -99,17 +152,15 @@ static tacit_status list_followers(plan_work *w, arena *memory, tacit_error *err
     if (!w->next_start || !w->needs)
         return error_memory(err, "the memory plan");
     for (int walk = 0; walk < 2; walk++) {
-        for (uint32_t i = 0; i < p->n_nodes; i++)
+        for (uint32_t i = 0; i < p->n_nodes; i++) {
             for (uint32_t k = 0; k < p->nodes[i]->n_inputs; k++) {
                 uint32_t from = maker_position(w, p->nodes[i]->inputs[k]);
-                if (from == PLAN_NO_SLOT)
-                    continue;
-                uint32_t at = w->next_start[from + 1]++;
-                if (walk)
-                    w->next[at] = i;
-                else
-                    w->needs[i]++;
+                if (from != PLAN_NO_SLOT)
+                    follow(w, from, i, walk != 0);
             }
+            for (uint32_t k = w->early_first[i]; k < w->early_first[i + 1]; k++)
+                follow(w, w->early[k], i, walk != 0);
+        }
         if (walk)
             break;
         uint32_t total = 0;
@@ -125,6 +176,15 @@ static tacit_status list_followers(plan_work *w, arena *memory, tacit_error *err
     return TACIT_OK;
 }
 
+static void add_ancestors(plan_work *w, uint32_t i, uint32_t from)
+{
+    uint64_t *row = w->before + (size_t)i * w->row_words;
+    const uint64_t *other = w->before + (size_t)from * w->row_words;
+    for (uint32_t x = 0; x < w->row_words; x++)
+        row[x] |= other[x];
+    row[from / 64] |= 1ull << (from % 64);
+}
+
 /* Ancestors as bit rows; nodes are in topological order, so one walk is enough. */
 static tacit_status close_transitively(plan_work *w, arena *memory, tacit_error *err)
 {
@@ -137,16 +197,13 @@ static tacit_status close_transitively(plan_work *w, arena *memory, tacit_error 
     if (!w->before)
         return error_memory(err, "the memory plan");
     for (uint32_t i = 0; i < p->n_nodes; i++) {
-        uint64_t *row = w->before + (size_t)i * w->row_words;
         for (uint32_t k = 0; k < p->nodes[i]->n_inputs; k++) {
             uint32_t from = maker_position(w, p->nodes[i]->inputs[k]);
-            if (from == PLAN_NO_SLOT)
-                continue;
-            const uint64_t *other = w->before + (size_t)from * w->row_words;
-            for (uint32_t x = 0; x < w->row_words; x++)
-                row[x] |= other[x];
-            row[from / 64] |= 1ull << (from % 64);
+            if (from != PLAN_NO_SLOT)
+                add_ancestors(w, i, from);
         }
+        for (uint32_t k = w->early_first[i]; k < w->early_first[i + 1]; k++)
+            add_ancestors(w, i, w->early[k]);
     }
     return TACIT_OK;
 }
@@ -172,6 +229,7 @@ tacit_status plan_work_open(plan_work *w, const plan_problem *p, arena *memory, 
     }
     TRY(number_groups(w, memory, err));
     TRY(list_readers(w, memory, err));
+    TRY(list_early(w, memory, err));
     TRY(list_followers(w, memory, err));
     return p->parallel ? close_transitively(w, memory, err) : TACIT_OK;
 }

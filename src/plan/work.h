@@ -13,6 +13,7 @@ typedef struct plan_group {
     uint32_t maker;  /* position of the node that writes it */
     uint32_t output; /* graph output that it (or a view that covers it) is; else PLAN_NO_SLOT */
     bool stays;      /* read after the last node */
+    bool updates;    /* lies where a graph input may lie that is read before */
     uint32_t reads;  /* entries of `readers` */
     uint32_t first;  /* first entry in plan_work.readers */
 } plan_group;
@@ -29,7 +30,10 @@ typedef struct plan_work {
     /* Dependences between positions. */
     uint32_t *next_start, *next; /* followers of i: next[next_start[i] … next_start[i+1]) */
     uint32_t *needs;             /* number of predecessors */
-    uint64_t *before;            /* parallel: bit j of row i: j is an ancestor of i */
+    /* Readers of an input that must come before the writer i of its update:
+     * early[early_first[i] … early_first[i + 1]). */
+    uint32_t *early, *early_first;
+    uint64_t *before; /* parallel: bit j of row i: j is an ancestor of i */
     uint32_t row_words;
 } plan_work;
 

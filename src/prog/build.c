@@ -39,6 +39,7 @@ static tacit_status plan_program(prog_program *p, tacit_error *err)
                                 .views = p->views,
                                 .scratch = p->scratch,
                                 .pinned = p->pinned,
+                                .updates = p->updates,
                                 .parallel = p->options.plan == TACIT_PLAN_MIN_TIME};
     TRY(plan_make(&p->problem, &p->memory, &p->plan, err));
     log_line(p->options.log, TACIT_LOG_INFO,
@@ -51,7 +52,7 @@ static tacit_status plan_program(prog_program *p, tacit_error *err)
 static tacit_status build(prog_program *p, tacit_error *err)
 {
     TRY(prog_split(p, err));
-    TRY(plan_views(p->graph, p->nodes, p->n_nodes, &p->memory, &p->views, err));
+    TRY(plan_views(p->graph, p->nodes, p->n_nodes, p->updates, &p->memory, &p->views, err));
     TRY(prog_lower(p, err));
     TRY(plan_program(p, err));
     TRY(prog_validate(p, VALIDATE_PLAN, err));

@@ -19,6 +19,7 @@ typedef struct prog_options {
     tacit_executor executor;
     tacit_plan_goal plan;
     tacit_validate validate;
+    bool update_in_place; /* outputs NAME.next may lie where inputs NAME lie */
     uint32_t threads;
     struct tacit_task_runtime *workers; /* NULL: the program makes its own */
     const tacit_allocator *allocator;
@@ -70,6 +71,7 @@ typedef struct prog_program {
     ir_value **tail_wanted;
     uint32_t n_tail_wanted;
     /* The plan. */
+    ir_value **updates; /* by output: the input whose buffer it may be given; NULL: see options */
     bool *pinned;
     size_t *scratch; /* by position in nodes */
     const plan_view *views;
@@ -100,6 +102,7 @@ prog_place prog_locate(const prog_program *program, const ir_value *v);
 
 /* Parts of building, in this order. */
 tacit_status prog_split(prog_program *p, tacit_error *err);
+tacit_status prog_order_updates(prog_program *p, tacit_error *err); /* of prog_split */
 tacit_status prog_lower(prog_program *p, tacit_error *err);
 tacit_status prog_resolve(prog_program *p, tacit_error *err);
 

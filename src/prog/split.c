@@ -94,6 +94,10 @@ static tacit_status list_tail_ports(prog_program *p, const bool *in_tail, tacit_
             p->tail_given[p->n_tail_given++] = v;
             p->pinned[v->id] = !v->is_input;
         }
+    /* The tail reads inputs when the thunks are done: those cannot be overwritten by thunks. */
+    for (uint32_t i = 0; p->updates && i < g->outputs.count; i++)
+        if (p->updates[i] && (seen[p->updates[i]->id] || p->output_in_tail[i]))
+            p->updates[i] = NULL;
     /* An output that is an open-shaped input passes through the tail. */
     for (uint32_t i = 0; i < p->n_tail_wanted; i++)
         if (p->tail_wanted[i]->is_input && !seen[p->tail_wanted[i]->id]) {
@@ -115,6 +119,8 @@ tacit_status prog_split(prog_program *p, tacit_error *err)
     if (!reference)
         TRY(copy_awkward_outputs(g, err));
     TRY(ir_graph_sort(g, err));
+    if (p->options.update_in_place)
+        TRY(prog_order_updates(p, err));
     p->nodes = ARENA_ARRAY(&p->memory, g->nodes.count + 1u, ir_node *);
     p->tail = ARENA_ARRAY(&p->memory, g->nodes.count + 1u, ir_node *);
     p->pinned = ARENA_ARRAY(&p->memory, g->values.count + 1u, bool);

@@ -86,6 +86,19 @@ static void value_range(const prog_program *p, const ir_value *v, int64_t start,
     out->end = (uint64_t)(start + ((high + 1) * bits + 7) / 8);
 }
 
+/* Inputs that an output may overwrite share its space. */
+static bool updated_space(const prog_program *p, const prog_place *at, uint32_t *space)
+{
+    if (at->kind != PROG_AT_INPUT || !p->updates)
+        return false;
+    for (uint32_t i = 0; i < p->graph->outputs.count; i++)
+        if (p->updates[i] == p->graph->inputs.data[at->port]) {
+            *space = 1 + i;
+            return true;
+        }
+    return false;
+}
+
 /* false: nothing that anyone could wait for (inputs, constants, absent operands). */
 static bool bind_region(const prog_program *p, const prog_thunk *t, const op_bind *b, region *out)
 {
@@ -104,9 +117,11 @@ static bool bind_region(const prog_program *p, const prog_thunk *t, const op_bin
     if (!v)
         return false;
     prog_place at = prog_locate(p, v);
-    if (at.kind != PROG_AT_ARENA && at.kind != PROG_AT_OUTPUT)
+    bool updated = updated_space(p, &at, &out->space);
+    if (!updated && at.kind != PROG_AT_ARENA && at.kind != PROG_AT_OUTPUT)
         return false;
-    out->space = at.kind == PROG_AT_OUTPUT ? 1 + at.port : 0;
+    if (!updated)
+        out->space = at.kind == PROG_AT_OUTPUT ? 1 + at.port : 0;
     value_range(p, v, at.offset, out);
     if (b->tile_bytes) {
         out->shared = false;
@@ -353,6 +368,13 @@ static tacit_status build_all(builder *b)
     b->spaces = (void *)ARENA_ARRAY(&b->scratch, p->graph->outputs.count + 1u, segments);
     if (!b->spaces)
         return no_memory(b);
+    for (uint32_t i = 0; p->updates && i < p->graph->outputs.count; i++) {
+        size_t bytes = 0; /* an input lies there first: its readers shall be found */
+        if (!p->updates[i] || !ir_type_bytes(&p->updates[i]->type, &bytes))
+            continue;
+        if (!vec_push(&b->scratch, &b->spaces[1 + i], ((segment){.end = bytes, .writer = NO_TASK})))
+            return no_memory(b);
+    }
     for (uint32_t i = 0; i < p->n_thunks; i++) {
         cut c = {.chunks = chunk_count(b, &p->thunks[i])};
         TRY(list_regions(b, &p->thunks[i], &c));

@@ -335,10 +335,36 @@ static void families_in_parts(void **state)
     check(&t, 1, 1e-5);
 }
 
+static void adam(void **state)
+{
+    (void)state;
+    rng r = rng_seed(91);
+    for (int variant = 0; variant < 16; variant++) {
+        one_node t;
+        double values[4][6], rate = 0.01, step = 3, scale = 2, enabled = (variant & 8) == 0;
+        one_node_begin(&t, "tacit", "AdamStep");
+        for (int i = 0; i < 4; i++) {
+            for (int k = 0; k < 6; k++)
+                values[i][k] = rng_range(&r, i == 2 ? 0 : -1, 1);
+            one_node_in(&t, TACIT_F64, 2, (int64_t[]){2, 3}, values[i]);
+        }
+        one_node_in(&t, TACIT_F32, 0, NULL, &rate);
+        one_node_in(&t, TACIT_F32, 0, NULL, &step);
+        if (variant & 3)
+            one_node_in(&t, TACIT_F32, 0, NULL, &scale);
+        if (variant & 2)
+            one_node_in(&t, TACIT_BOOL, 0, NULL, &enabled);
+        one_node_int(&t, "decoupled", variant >> 2 & 1);
+        one_node_float(&t, "weight_decay", 0.1);
+        check(&t, 3, 1e-6);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms),
+        cmocka_unit_test(adam),
         cmocka_unit_test(fused_contractions),
         cmocka_unit_test(fused_attention_and_norm),
         cmocka_unit_test(contributed_ops),
