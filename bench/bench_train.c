@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Training. Usage: bench_train [PREFIX]   only entries whose name begins with PREFIX
+ * train/checkpoint/…: twelve layers with every layer's input kept, against all values kept.
+ * train/compile/gpt2: the gradient of GPT-2 124M made and compiled, against two seconds.
  * train/NET/t2: one step (loss, gradients, AdamW) at batch 32 on two threads; the peer is PyTorch
  * with two threads, timed in turns in the same run. Its Python is TACIT_TORCH_PYTHON, else
  * TACIT_PYTHON, else .venv/bin/python; without PyTorch there, the time stands alone. With
  * TACIT_BENCH_JSONL set every line is also appended to that file. */
+#include <libgen.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -195,6 +198,52 @@ static int checkpoints(void)
     return 0;
 }
 
+/* GPT-2 124M: the gradient of all weights, made and compiled. The model comes from the tacit binary
+ * beside this one. */
+static int compile_gpt2(const char *self)
+{
+    static const char entry[] = "train/compile/gpt2";
+    static char names[1000][128];
+    const char *list[1000];
+    char path[64], folder[4096], command[5000];
+    uint32_t n = 0;
+    if (!wanted(entry))
+        return 0;
+    snprintf(folder, sizeof folder, "%s", self);
+    snprintf(path, sizeof path, "/tmp/tacit-bench-%ld.onnx", (long)getpid());
+    snprintf(command, sizeof command, "'%s/tacit' example gpt2 --seq 128 --out %s >/dev/null",
+             dirname(folder), path);
+    tacit_model *m = NULL, *g = NULL;
+    tacit_program *p = NULL;
+    snprintf(err.message, sizeof err.message, "tacit example gpt2 failed");
+    if (system(command) != 0 || tacit_model_load(path, NULL, &m, &err) != TACIT_OK)
+        return complain(entry);
+    for (uint32_t i = 0; i < tacit_model_weight_count(m) && n < 1000; i++) {
+        tacit_port port;
+        if (tacit_model_weight(m, i, &port, NULL) != TACIT_OK || port.dtype != TACIT_F32 ||
+            port.rank == 0)
+            continue;
+        snprintf(names[n], sizeof names[n], "%s", port.name);
+        list[n] = names[n];
+        n++;
+    }
+    double best = 1e9;
+    for (int i = 0; i < 3; i++) {
+        uint64_t start = clock_ns();
+        if (tacit_grad(m, n, list, NULL, &g, &err) != TACIT_OK ||
+            tacit_compile(g, NULL, &p, &err) != TACIT_OK)
+            return complain(entry);
+        double seconds = (double)(clock_ns() - start) / 1e9;
+        best = seconds < best ? seconds : best;
+        tacit_program_free(p);
+        tacit_model_free(g);
+    }
+    tacit_model_free(m);
+    unlink(path);
+    report(entry, best, 2, "target", "s");
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     prefix = argc > 1 ? argv[1] : "";
@@ -206,5 +255,6 @@ int main(int argc, char **argv)
     int failed = time_net("convnet", 60);
     failed |= time_net("transformer", 2);
     failed |= checkpoints();
+    failed |= compile_gpt2(argv[0]);
     return failed;
 }

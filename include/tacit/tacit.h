@@ -166,6 +166,11 @@ TACIT_API TACIT_MUST_USE tacit_status tacit_model_input(const tacit_model *model
                                                         tacit_port *out);
 TACIT_API TACIT_MUST_USE tacit_status tacit_model_output(const tacit_model *model, uint32_t index,
                                                          tacit_port *out);
+/* Weights, for those who train them: type and contents (`data` may be NULL; it receives NULL where
+ * the file's contents were left out). They belong to the model. */
+TACIT_API uint32_t tacit_model_weight_count(const tacit_model *model);
+TACIT_API TACIT_MUST_USE tacit_status tacit_model_weight(const tacit_model *model, uint32_t index,
+                                                         tacit_port *out, const void **data);
 /* The graph in text form. Large weights are elided unless `with_weights`. Release the text with
  * tacit_text_free. */
 TACIT_API TACIT_MUST_USE tacit_status tacit_model_text(const tacit_model *model, int with_weights,
@@ -193,6 +198,16 @@ TACIT_API tacit_value tacit_builder_weight(tacit_builder *b, const char *name, t
  * NULL when n_outputs is 1) receives all. A failure is remembered: 0 is returned from then on, and
  * tacit_builder_finish reports the first error. */
 TACIT_API tacit_value tacit_builder_node(tacit_builder *b, const char *op, uint32_t n_inputs,
+                                         const tacit_value *inputs, uint32_t n_outputs,
+                                         tacit_value *outputs);
+/* A loop over time. The body, a model with static shapes, takes n_carries carries, a slice of each
+ * of n_xs scanned values (their axis 0 is time) and n_shared values that are the same in every
+ * step; it gives the next carries and then what is stacked along a new axis 0. `inputs` are the
+ * first carries, the scanned and the shared values; outputs the last carries and the stacks
+ * (n_outputs in all). The body is copied. Attributes: checkpoints = K and recursive = 1 make
+ * gradients keep the carries between K pieces only (see docs/transforms.md). */
+TACIT_API tacit_value tacit_builder_scan(tacit_builder *b, const tacit_model *body,
+                                         uint32_t n_carries, uint32_t n_xs, uint32_t n_shared,
                                          const tacit_value *inputs, uint32_t n_outputs,
                                          tacit_value *outputs);
 /* Attributes of the newest node. */

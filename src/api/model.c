@@ -249,6 +249,35 @@ tacit_status tacit_model_input(const tacit_model *model, uint32_t index, tacit_p
     return TACIT_OK;
 }
 
+static bool is_weight(const ir_value *v)
+{
+    return v->is_initializer && !v->is_input;
+}
+
+uint32_t tacit_model_weight_count(const tacit_model *model)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < model->graph->values.count; i++)
+        n += is_weight(model->graph->values.data[i]);
+    return n;
+}
+
+tacit_status tacit_model_weight(const tacit_model *model, uint32_t index, tacit_port *out,
+                                const void **data)
+{
+    const ir_graph *g = model->graph;
+    for (uint32_t i = 0; i < g->values.count; i++) {
+        const ir_value *v = g->values.data[i];
+        if (!is_weight(v) || index--)
+            continue;
+        api_port(g, v, out);
+        if (data)
+            *data = v->constant ? v->constant->data : NULL;
+        return TACIT_OK;
+    }
+    return TACIT_ERR_ARGUMENT;
+}
+
 tacit_status tacit_model_output(const tacit_model *model, uint32_t index, tacit_port *out)
 {
     if (index >= model->graph->outputs.count)

@@ -3,12 +3,32 @@
 
 #include <stdlib.h>
 #include <string.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+enum { HUGE_PAGE = 2 << 20, HUGE_FROM = 8 << 20 };
+
+/* Packed weights and arenas: with huge pages they are there in a tenth of the faults. */
+static void *alloc_large(size_t size)
+{
+    if (size > SIZE_MAX - HUGE_PAGE)
+        return NULL;
+    void *memory = aligned_alloc(HUGE_PAGE, align_up(size, HUGE_PAGE));
+#if defined(MADV_HUGEPAGE)
+    if (memory)
+        (void)madvise(memory, size / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* a wish */
+#endif
+    return memory;
+}
 
 static void *libc_alloc(void *context, size_t size, size_t align)
 {
     (void)context;
     if (size > SIZE_MAX - align)
         return NULL;
+    if (size >= HUGE_FROM && align <= HUGE_PAGE)
+        return alloc_large(size);
     return aligned_alloc(align, align_up(size ? size : 1, align));
 }
 

@@ -26,6 +26,7 @@ int cmd_secure(int argc, char **argv);
 int cmd_show(int argc, char **argv);
 int cmd_trace(int argc, char **argv);
 int cmd_train(int argc, char **argv);
+int cmd_transform(int argc, char **argv);
 
 typedef enum cli_kind {
     CLI_FLAG,   /* bool */

@@ -26,6 +26,7 @@ static const struct {
     {"show", cmd_show, "the graph, the passes, the memory plan, the program"},
     {"train", cmd_train, "train a small network on drawn digits"},
     {"trace", cmd_trace, "the parallel executor at work: lanes, arrows, a report"},
+    {"transform", cmd_transform, "gradients, tangents, batches and training steps of a model"},
     {NULL, NULL, NULL}, /* rows in alphabetical order above this one */
 };
 
