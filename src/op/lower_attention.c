@@ -124,6 +124,8 @@ tacit_status op_lower_attention(op_lower *c)
         return OP_LOWER_NO_KERNEL;
     cpu_attention_args plan = read_attributes(c->node);
     set_shape(c, &plan);
+    if (plan.keys == 0) /* of no keys the evaluator gives zeros */
+        return OP_LOWER_NO_KERNEL;
     set_mask(c, &plan);
     return emit(c, &plan, 1);
 }

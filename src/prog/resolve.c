@@ -49,6 +49,8 @@ static tacit_status patch_value(resolver *r, const ir_node *node, const ir_value
         return TACIT_OK; /* absent: the pointer stays NULL */
     prog_place place = prog_locate(p, v);
     prog_patch patch = {.at = at, .port = place.port, .add = place.offset + add};
+    if (ir_shape_size(&v->type.shape) == 0)
+        patch.add = 0; /* a view of nothing: its offset may lie behind a buffer that is empty too */
     bool ok = true;
     switch (place.kind) {
     case PROG_AT_CONSTANT:

@@ -290,7 +290,7 @@ static bool check_row(const op_def *row, coverage *seen)
 /* Rows that carry graphs, trees or files; these tests make them. */
 static const char *const made_elsewhere[] = {
     "If",       "Loop",         "Scan",     "BatchedScan",  "SequenceMap",
-    "Function", "ImageDecoder", "Gradient", "TreeEnsemble",
+    "Function", "ImageDecoder", "Gradient", "TreeEnsemble", "CachedAttention",
 };
 
 static void specimens_agree_with_the_interpreter(void **state)
