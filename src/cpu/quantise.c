@@ -16,7 +16,7 @@ void cpu_dynamic_scale(const void *args, uint32_t begin, uint32_t end)
     float scale = (high - low) / 255, zero = 0;
     if (scale > 0) {
         zero = (0 - low) / scale;
-        zero = rintf(zero < 255 ? zero : 255);
+        zero = zero > 0 ? rintf(zero < 255 ? zero : 255) : 0; /* an infinite range: NaN, so 0 */
     }
     *p->scale = scale;
     *p->zero = (uint8_t)zero;

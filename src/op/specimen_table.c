@@ -151,6 +151,9 @@ static const recipe recipes[] = {
     {"", "ImageDecoder", 20, NULL},
     {"tacit", "QMatMul", 1,
      "i8[m,k] i8[k,n] ?i32[n] .multiplier=0.05 .x_zero=1 .w_zero=-2 .y_zero=3"},
+    {"tacit", "IntMatMul", 1,
+     "u8[m,k] T[k,n] f32[]> ?u8[] f32[]> ?T[] ?f32[n] || T[b,m,k] T[k,n]! f32[]> ?T[] f32[n]> "
+     "?T[n]"},
     {"tacit", "QConv", 1,
      "i8[n,C,h+2,w+2] i8[M,C,2,2] ?i32[M] .multiplier=0.05 .x_zero=1 .y_zero=-3"},
     {"tacit", "FakeQuantize", 1, "T* .bits=8|4|2 #1 || T[C,d] .bits=8 .axis=0 #1"},

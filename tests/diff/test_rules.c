@@ -50,15 +50,15 @@ static const char *const without[] = {
 /* Rows that only know integers, bools or bytes, or nothing but integers to give: no cotangent ever
  * comes to them. DequantizeLinear refuses what they made of differentiated values. */
 static const char *const integers[] = {
-    "BitwiseAnd",         "BitwiseOr",
-    "BitwiseXor",         "BitwiseNot",
-    "BitShift",           "Not",
-    "MatMulInteger",      "ConvInteger",
-    "QuantizeLinear",     "DynamicQuantizeLinear",
-    "QLinearMatMul",      "QLinearConv",
-    "tacit.QMatMul",      "tacit.QConv",
-    "ImageDecoder",       "SequenceLength",
-    "OptionalHasElement",
+    "BitwiseAnd",      "BitwiseOr",
+    "BitwiseXor",      "BitwiseNot",
+    "BitShift",        "Not",
+    "MatMulInteger",   "ConvInteger",
+    "QuantizeLinear",  "DynamicQuantizeLinear",
+    "QLinearMatMul",   "QLinearConv",
+    "tacit.QMatMul",   "tacit.QConv",
+    "tacit.IntMatMul", "ImageDecoder",
+    "SequenceLength",  "OptionalHasElement",
 };
 
 /* Replaced before any rule is asked for: test_scan.c, test_gradient_node.c. */
