@@ -222,7 +222,7 @@ static void init_fields(runtime *rt, const tacit_task_config *c)
     rt->eager = c->eager;
     rt->idle = c->idle;
     STORE(&rt->trace_level, c->trace_level, RELAXED);
-    rt->owner = pthread_self();
+    rt->owner = task_thread();
     rt->first_id = rt->next = rt->pin = c->first_id;
     rt->asymmetric = task_park_setup();
     STORE(&rt->first_failure, UINT64_MAX, RELAXED);
@@ -292,7 +292,7 @@ void tacit_task_destroy(tacit_task_runtime *rt)
 {
     if (!rt)
         return;
-    rt->owner = pthread_self();
+    rt->owner = task_thread();
     task_record_cancel(rt);
     (void)!tacit_task_wait_all(rt, NULL);
     while (LOAD(&rt->foreign_inside, MO_LEFT))
@@ -306,7 +306,7 @@ tacit_status tacit_task_adopt(tacit_task_runtime *rt, tacit_error *err)
     if (rt->depth || rt->recorder || task_executed(rt) != rt->next - rt->first_id)
         return error_set(err, TACIT_ERR_STATE, "cannot change the orchestrator: %s",
                          rt->depth ? "a scope is open" : "tasks are in flight");
-    rt->owner = pthread_self();
+    rt->owner = task_thread();
     return TACIT_OK;
 }
 

@@ -187,23 +187,31 @@ static void chain_scan(task_map *m, uint32_t *link, uint32_t storage, const task
     }
 }
 
-/* What lies in the bucket itself is not freed here: insertion writes over it. */
-static inline void newest_scan(task_map *m, task_record *r, uint32_t storage, const task_region *q,
+/* What lies in the bucket itself is not freed here: insertion writes over it. True when it may: the
+ * record's task is over, or covered by the query. */
+static inline bool newest_scan(task_map *m, task_record *r, uint32_t storage, const task_region *q,
                                bool writers)
 {
     uint8_t status;
-    if (r->storage == storage && !record_gone(m, r, writers, &status))
-        record_meet(m, r, q, writers, status);
-    if (__builtin_expect(r->next, 0))
-        chain_scan(m, &r->next, storage, q, writers);
+    if (r->storage != storage)
+        return false;
+    if (record_gone(m, r, writers, &status))
+        return true;
+    record_meet(m, r, q, writers, status);
+    return r->flags & TASK_RECORD_COVERED;
 }
 
 static inline void bucket_scan(task_map *m, uint32_t bucket, uint32_t storage, const task_region *q)
 {
     task_bucket *b = &m->buckets[bucket];
     newest_scan(m, &b->newest[0], storage, q, true);
-    if (q->writes)
-        newest_scan(m, &b->newest[1], storage, q, false);
+    if (b->newest[0].next)
+        chain_scan(m, &b->newest[0].next, storage, q, true);
+    if (!q->writes)
+        return;
+    newest_scan(m, &b->newest[1], storage, q, false);
+    if (b->newest[1].next)
+        chain_scan(m, &b->newest[1].next, storage, q, false);
 }
 
 static void pool_record(task_map *m, task_record *r, uint32_t storage, const task_region *q)
@@ -276,25 +284,44 @@ static inline void prepare(task_map *m, task_region *q)
     __builtin_prefetch(&m->buckets[q->bucket], 1);
 }
 
-static inline void query(task_map *m, const task_region *q)
+static void query_slowly(task_map *m, const task_region *q)
 {
     uint32_t storage = q->storage;
-    if (!storage || !(q->reads | q->writes) || m->storages[storage].base != q->base)
-        return;
-    task_storage *s = &m->storages[storage];
-    s->records++; /* keeps the storage while its last record may go */
-    if (__builtin_expect(!q->tile, 0)) {
+    m->storages[storage].records++; /* keeps the storage while its last record may go */
+    if (!q->tile) {
         query_wide(m, storage, q);
     } else {
         bucket_scan(m, q->bucket, storage, q);
-        if (__builtin_expect(s->wide_writers | s->wide_readers, 0))
-            wide_scan(m, storage, q);
+        wide_scan(m, storage, q);
     }
     storage_less(m, storage);
 }
 
+static inline void query(task_map *m, task_region *q)
+{
+    const task_storage *s = &m->storages[q->storage];
+    q->over = false;
+    if (!q->storage || !(q->reads | q->writes) || s->base != q->base)
+        return;
+    task_bucket *b = &m->buckets[q->tile ? q->bucket : 0];
+    if (__builtin_expect(
+            !q->tile || (s->wide_writers | s->wide_readers | b->newest[0].next | b->newest[1].next),
+            0)) {
+        query_slowly(m, q);
+        return;
+    }
+    q->over = newest_scan(m, &b->newest[0], q->storage, q, true);
+    if (q->writes)
+        newest_scan(m, &b->newest[1], q->storage, q, false);
+}
+
 void task_map_find(task_map *m, task_region *regions, uint32_t count)
 {
+    if (count == 1) {
+        prepare(m, regions);
+        query(m, regions);
+        return;
+    }
     for (uint32_t i = 0; i < count; i++)
         prepare(m, &regions[i]);
     for (uint32_t i = 0; i < count; i++)
@@ -372,7 +399,7 @@ static inline void bucket_insert(task_map *m, const task_region *q, uint32_t sto
     uint8_t status;
     if (r->storage == 0) {
         count_record(m, storage);
-    } else if ((r->flags & TASK_RECORD_COVERED) ||
+    } else if ((q->over && q->writes && r->task != task) || (r->flags & TASK_RECORD_COVERED) ||
                (r->task != task && record_gone(m, r, q->writes, &status))) {
         /* The task's own slot is not open yet: it would look completed. */
         box_free(m, r);

@@ -35,6 +35,7 @@ typedef struct task_region {
     bool reads, writes, fresh; /* fresh: nobody else can know this memory */
     bool no_war, dense;        /* dense: every byte of [low, high) is touched */
     bool tile;                 /* all records it can meet, but the wide ones, hang in one bucket */
+    bool over;                 /* and the newest writer there is over or covered */
     uint8_t granule;           /* what the query found, so that insertion need not look again */
     uint32_t storage, bucket;  /* storage 0: nothing known */
 } task_region;

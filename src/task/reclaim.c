@@ -160,8 +160,7 @@ static void stalled(tacit_task_runtime *rt, tacit_task_resource r, uint64_t sinc
                        (uint32_t)(ns / 1000));
 }
 
-static __attribute__((noinline)) tacit_status reserve_slowly(tacit_task_runtime *rt, need *n,
-                                                             tacit_error *err)
+static tacit_status wait_for_room(tacit_task_runtime *rt, need *n, tacit_error *err)
 {
     TRY(too_large(rt, n, err));
     task_reclaim(rt);
@@ -196,8 +195,8 @@ static __attribute__((noinline)) tacit_status reserve_slowly(tacit_task_runtime 
     }
 }
 
-tacit_status task_reserve(tacit_task_runtime *rt, uint64_t bytes, uint32_t records,
-                          tacit_error *err)
+tacit_status task_reserve_slowly(tacit_task_runtime *rt, uint64_t bytes, uint32_t records,
+                                 tacit_error *err)
 {
     need n = {bytes, records};
     if (UNLIKELY(rt->next % TASK_RECLAIM_EVERY == 0)) {
@@ -208,5 +207,5 @@ tacit_status task_reserve(tacit_task_runtime *rt, uint64_t bytes, uint32_t recor
     }
     if (LIKELY(short_now(rt, &n) == TACIT_TASK_RESOURCES))
         return TACIT_OK;
-    return reserve_slowly(rt, &n, err);
+    return wait_for_room(rt, &n, err);
 }

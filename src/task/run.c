@@ -174,6 +174,16 @@ static inline bool skipped(const task_slot *s, const task_cold *cold)
     return !s->run || ((s->flags & TASK_PREDICATED) && *cold->predicate == 0);
 }
 
+/* Measured now and then, at first, and when traced. */
+static inline uint8_t run_kernel(tacit_task_runtime *rt, task_worker *w, const task_slot *s,
+                                 task_cold *cold)
+{
+    if (UNLIKELY(task_tracing(rt) || (++w->sample & 63) == 0 ||
+                 !LOAD(&rt->estimate[s->kernel], RELAXED)))
+        return (uint8_t)call_measured(rt, w, s, cold);
+    return (uint8_t)call_kernel(rt, w, s, cold);
+}
+
 /* Runs `index` and then whatever it made ready, as long as there is something. */
 static void run_chain(tacit_task_runtime *rt, task_worker *w, uint32_t index)
 {
@@ -188,11 +198,8 @@ static void run_chain(tacit_task_runtime *rt, task_worker *w, uint32_t index)
             if (UNLIKELY(s->flags & TASK_ASYNC)) {
                 if (!launch(rt, w, s, cold, &status))
                     break;
-            } else if (UNLIKELY(task_tracing(rt) || (++w->sample & 63) == 0 ||
-                                !LOAD(&rt->estimate[s->kernel], RELAXED))) {
-                status = (uint8_t)call_measured(rt, w, s, cold);
             } else {
-                status = (uint8_t)call_kernel(rt, w, s, cold);
+                status = run_kernel(rt, w, s, cold);
             }
         }
         index = finish(rt, w, index, status);
@@ -289,10 +296,47 @@ void task_hand_over(tacit_task_runtime *rt)
     task_notify(rt, &rt->workers[0]);
 }
 
+/* Only the orchestrator knows this task: it is in no queue and has no successors, so it is finished
+ * without exchanges. Whoever gets to see its writes later does so through a task the orchestrator
+ * publishes after this. */
+static inline void finish_inline(tacit_task_runtime *rt, uint32_t index, uint8_t status)
+{
+    task_slot *s = &rt->slots[index];
+    const uint32_t *retains = UNLIKELY(s->retain_count > TASK_INLINE_RETAINS)
+                                  ? (const uint32_t *)rt->cold[index].spill
+                                  : s->retain;
+    for (uint32_t i = 0; i < s->retain_count; i++)
+        task_drop(rt, retains[i]);
+    uint32_t refs = (uint32_t)LOAD(&s->word, RELAXED) - 1;
+    if (UNLIKELY(status)) {
+        s->status = status;
+        refs |= TASK_FAILED_BIT;
+        task_fail(rt, s->id, s->kernel, status);
+    }
+    STORE(&s->word, (uint64_t)TASK_SEALED << 32 | refs, RELAXED);
+    if ((refs & ~TASK_FAILED_BIT) == 0)
+        set_consumed(rt, index, refs);
+}
+
 void task_run_inline(tacit_task_runtime *rt, uint32_t index)
 {
+    task_worker *w = &rt->workers[0];
+    task_slot *s = &rt->slots[index];
+    task_cold *cold = &rt->cold[index];
     rt->inline_runs++;
-    run_chain(rt, &rt->workers[0], index);
+    if (UNLIKELY(s->flags & TASK_ASYNC)) {
+        run_chain(rt, w, index);
+        return;
+    }
+    uint8_t status = LOAD(&s->poison, RELAXED);
+    STORE(&w->current, s->id + 1, RELAXED);
+    if (UNLIKELY(status))
+        status |= TASK_INHERITED;
+    else if (LIKELY(!skipped(s, cold)))
+        status = run_kernel(rt, w, s, cold);
+    finish_inline(rt, index, status);
+    STORE(&w->executed, LOAD(&w->executed, RELAXED) + 1, MO_DONE);
+    STORE(&w->current, 0, RELAXED);
 }
 
 /* Tasks smaller than a few cache-line transfers cost less to run here than to hand over. */

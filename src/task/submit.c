@@ -7,7 +7,7 @@
 
 tacit_status task_check_owner(tacit_task_runtime *rt, tacit_error *err)
 {
-    if (LIKELY(pthread_equal(rt->owner, pthread_self())))
+    if (LIKELY(rt->owner == task_thread()))
         return TACIT_OK;
     return error_set(err, TACIT_ERR_STATE,
                      "the task runtime was called from a thread that is not its orchestrator");

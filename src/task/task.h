@@ -131,7 +131,7 @@ struct tacit_task_runtime {
     uint64_t spin_ticks, run_spin_ticks, batch_ticks;
     uint32_t inline_ticks, inline_below; /* below: the same less one; 0: run nothing at once */
     double ticks_per_ns;
-    pthread_t owner;
+    const void *owner; /* task_thread() of the orchestrator */
 
     /* orchestrator only */
     alignas(64) uint64_t next;
@@ -203,6 +203,16 @@ static inline uint64_t task_ticks(void)
 #endif
 }
 
+/* What tells the calling thread from all others. */
+static inline const void *task_thread(void)
+{
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 11
+    return __builtin_thread_pointer();
+#else
+    return (const void *)pthread_self();
+#endif
+}
+
 /* The trace level. Idle workers look at it too, while the orchestrator may change it. */
 static inline uint32_t task_tracing(const tacit_task_runtime *rt)
 {
@@ -249,8 +259,19 @@ static inline void task_ready(tacit_task_runtime *rt, uint32_t index);
 /* reclaim.c */
 void task_reclaim(tacit_task_runtime *rt);
 uint64_t task_pin(tacit_task_runtime *rt);
-tacit_status task_reserve(tacit_task_runtime *rt, uint64_t bytes, uint32_t records,
-                          tacit_error *err);
+tacit_status task_reserve_slowly(tacit_task_runtime *rt, uint64_t bytes, uint32_t records,
+                                 tacit_error *err);
+
+/* Room for a task with these needs. */
+static inline tacit_status task_reserve(tacit_task_runtime *rt, uint64_t bytes, uint32_t records,
+                                        tacit_error *err)
+{
+    bool fits = rt->next % TASK_RECLAIM_EVERY && rt->next - rt->fanin.tail < rt->capacity &&
+                rt->dep_top - rt->dep_tail + rt->fanin.count <= rt->dep_capacity &&
+                rt->map.used + records <= rt->map.capacity &&
+                (!bytes || task_heap_fits(&rt->heap, rt->heap.tail, bytes));
+    return LIKELY(fits) ? TACIT_OK : task_reserve_slowly(rt, bytes, records, err);
+}
 
 /* park.c */
 typedef struct task_patience {
