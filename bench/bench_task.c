@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The task runtime against OpenMP tasks and oneTBB, two threads, in the same run.
  * Usage: bench_task [PREFIX]; peers are the programs beside it in peers/, each optional. */
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "peers/task_shapes.h"
@@ -300,6 +302,48 @@ static void oversubscribed(double rate)
     entry("task/oversubscribed", eight / one, (rival){0, NULL}, "8 threads / 1 thread", false);
 }
 
+/* Time of a graph (a wavefront of 10 us tasks, many runs) beside busy processes. */
+static double beside(uint32_t threads, double rate)
+{
+    tacit_error err;
+    tacit_task_runtime *rt;
+    must(tacit_task_create(&(tacit_task_config){.threads = threads}, &rt, &err), &err);
+    work = (uint64_t)(10000 * rate);
+    tacit_task_graph *g = shape_graph(rt, 'w', 512, 32);
+    double begin = now_ns();
+    for (int i = 0; i < 100; i++)
+        replay_once(rt, g);
+    double took = now_ns() - begin;
+    work = 0;
+    tacit_task_graph_destroy(g);
+    tacit_task_destroy(rt);
+    return took;
+}
+
+/* On a machine that others use, the second thread must not make things worse: time of two threads
+ * over time of one, with one and with two neighbours that never rest. */
+static void neighbours(double rate)
+{
+    for (int count = 1; count <= 2; count++) {
+        char name[64];
+        snprintf(name, sizeof name, "task/neighbour/%d", count);
+        if (!asked(name))
+            continue;
+        pid_t pids[2] = {0};
+        for (int i = 0; i < count; i++)
+            if ((pids[i] = fork()) == 0)
+                for (;;)
+                    burn(1000000);
+        double one = beside(1, rate), two = beside(2, rate);
+        for (int i = 0; i < count; i++)
+            if (pids[i] > 0) {
+                kill(pids[i], SIGKILL);
+                waitpid(pids[i], NULL, 0);
+            }
+        entry(name, two / one, (rival){0, NULL}, "2 threads / 1 thread", false);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
@@ -320,6 +364,7 @@ int main(int argc, char **argv)
     fork_join(rate, 0, "task/forkjoin");
     fork_join(rate, 2000, "task/forkjoin/2us");
     oversubscribed(rate);
+    neighbours(rate);
     if (lines)
         fclose(lines);
     return 0;

@@ -4,10 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/internal.h"
 #include "base/file.h"
 #include "base/sbuf.h"
 #include "cli/inputs.h"
 #include "load/gguf.h"
+#include "prog/tasks.h"
 
 static int compile_only(const char *command, const char *path, const cli_compile *compile,
                         tacit_model **model, tacit_program **program)
@@ -32,6 +34,37 @@ static int print_view(const char *command, const tacit_program *program, tacit_v
         return cli_fail(command, "%s", err.message);
     fputs(text, stdout);
     tacit_text_free(text);
+    return -1;
+}
+
+/* What min-time costs in memory and gains in freedom: memory used again orders tasks that the data
+ * does not. */
+static int print_trade(const tacit_model *model, const cli_compile *compile)
+{
+    printf("\ntrade        %14s %16s %16s %9s\n", "arena bytes", "est. chain", "est. work",
+           "at most");
+    for (int goal = TACIT_PLAN_MIN_MEMORY; goal <= TACIT_PLAN_MIN_TIME; goal++) {
+        tacit_error err = {TACIT_OK, ""};
+        tacit_compile_options options;
+        tacit_program *program = NULL;
+        int code = cli_compile_options("show", compile, &options);
+        if (code >= 0)
+            return code;
+        options.plan = (tacit_plan_goal)goal;
+        if (tacit_compile(model, &options, &program, &err) != TACIT_OK)
+            return cli_fail("show", "%s", err.message);
+        const prog_program *p = api_program_prog(program);
+        const char *name = goal == TACIT_PLAN_MIN_TIME ? "min-time" : "min-memory";
+        double work, path;
+        bool ok = prog_tasks_path(p, &work, &path);
+        unsigned long long bytes = p->plan.arena_bytes;
+        if (ok && path > 0)
+            printf("  %-10s %14llu %13.2f ms %13.2f ms %8.2fx\n", name, bytes, path / 1e6,
+                   work / 1e6, work / path);
+        else
+            printf("  %-10s %14llu   (too small for tasks: runs on one thread)\n", name, bytes);
+        tacit_program_free(program);
+    }
     return -1;
 }
 
@@ -176,6 +209,9 @@ int cmd_show(int argc, char **argv)
                               json ? TACIT_FORMAT_JSON : TACIT_FORMAT_TEXT, NULL);
             any = true;
         }
+    bool tasks = compile.exec && strcmp(compile.exec, "tasks") == 0;
+    if (code < 0 && wanted[TACIT_VIEW_PLAN] && tasks && !json)
+        code = print_trade(model, &compile);
     if (code < 0 && !any && !html)
         code = cli_usage_error("show", "say what to show: --graph, --passes, --plan or --program");
     tacit_program_free(program);

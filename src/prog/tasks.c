@@ -469,6 +469,29 @@ uint32_t prog_tasks_count(const prog_program *p)
     return p->tasks ? p->tasks->tasks.count : 0;
 }
 
+bool prog_tasks_path(const prog_program *p, double *work, double *path)
+{
+    *work = *path = 0;
+    const struct prog_tasks *t = p->tasks;
+    uint32_t count = prog_tasks_count(p);
+    arena scratch;
+    arena_init(&scratch, p->allocator);
+    double *ends = ARENA_ARRAY(&scratch, count + 1u, double);
+    for (uint32_t i = 0; ends && i < count; i++) {
+        const task_def *d = &t->tasks.data[i];
+        double begin = 0;
+        for (uint32_t k = 0; k < d->n_deps; k++) {
+            double end = ends[t->deps.data[d->first_dep + k]];
+            begin = end > begin ? end : begin;
+        }
+        ends[i] = begin + d->cost_ns;
+        *path = ends[i] > *path ? ends[i] : *path;
+        *work += d->cost_ns;
+    }
+    arena_free(&scratch);
+    return ends != NULL;
+}
+
 tacit_status prog_tasks_run(prog_session *s, tacit_error *err)
 {
     return tacit_task_graph_run(s->program->tasks->runtime, s->task_run->graph, err);

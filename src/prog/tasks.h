@@ -17,6 +17,9 @@ void prog_tasks_close(prog_session *s);
 tacit_status prog_tasks_run(prog_session *s, tacit_error *err);
 /* Tasks and joins; 0 when the program is too small and runs serially. */
 uint32_t prog_tasks_count(const prog_program *p);
+/* Estimated nanoseconds of all tasks, and of the longest chain of them that must run one after the
+ * other: what no number of threads can go below. False: no memory. */
+bool prog_tasks_path(const prog_program *p, double *work, double *path);
 /* The workers, for traces; NULL when the session runs serially. */
 tacit_task_runtime *prog_tasks_runtime(const prog_session *s);
 

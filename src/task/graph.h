@@ -4,6 +4,7 @@
 #define TASK_GRAPH_H
 
 #include "base/vec.h"
+#include "task/pace.h"
 #include "task/task.h"
 
 enum { TASK_INLINE_SUCCESSORS = 6 };
@@ -89,6 +90,7 @@ struct tacit_task_graph {
     bool sealed, costs_known;
     bool has_near;       /* some nodes say whose data they work on */
     uint64_t last_ticks; /* of the previous run */
+    task_pace pace;
     bool named;          /* nodes know their names' numbers in traces */
     uint32_t trace_base; /* number of node 0 in the trace of this run */
     _Atomic uint64_t first_failure;

@@ -460,14 +460,26 @@ static void run_anyhow(tacit_task_runtime *rt, tacit_task_graph *g, bool paralle
     g->last_ticks = task_ticks() - begin;
 }
 
+/* With the workers, unless they are rather in the way. */
+static void run_together(tacit_task_runtime *rt, tacit_task_graph *g)
+{
+    bool alone = task_pace_alone(&g->pace) && !g->async_count;
+    run_anyhow(rt, g, !alone);
+    double work = g->costs_known ? (double)g->total_cost * rt->ticks_per_ns : 0;
+    if (!g->async_count && !g->learning)
+        task_pace_note(&g->pace, alone, (double)g->last_ticks, work);
+}
+
 tacit_status tacit_task_graph_run(tacit_task_runtime *rt, tacit_task_graph *g, tacit_error *err)
 {
     bool busy;
     TRY(run_begin(rt, g, &busy, err));
     if (UNLIKELY(busy))
         run_alone(rt, g);
+    else if (worth_workers(rt, g))
+        run_together(rt, g);
     else
-        run_anyhow(rt, g, worth_workers(rt, g));
+        run_anyhow(rt, g, false);
     return run_end(rt, g, busy, err);
 }
 

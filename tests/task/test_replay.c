@@ -2,6 +2,7 @@
  * Graph runs that do not have the workers to themselves: asynchronous devices inside the graph,
  * other graphs on the same runtime at the same time, costs learnt while running. */
 #include "task/backend.h"
+#include "task/pace.h"
 
 enum { CELLS = 6, LAYERS = 12 };
 
@@ -313,6 +314,41 @@ static void graphs_learn_what_nodes_cost(void **state)
     tacit_task_destroy(rt);
 }
 
+/* ---- alone or together -------------------------------------------------------------------- */
+
+/* `count` runs that take `together` with workers and `alone` without; returns how many were alone.
+ */
+static int pace_runs(task_pace *p, int count, double together, double alone, double work)
+{
+    int n = 0;
+    for (int i = 0; i < count; i++) {
+        bool by_itself = task_pace_alone(p);
+        n += by_itself;
+        task_pace_note(p, by_itself, by_itself ? alone : together, work);
+    }
+    return n;
+}
+
+static void workers_in_the_way_are_left_out(void **state)
+{
+    (void)state;
+    task_pace p = {0};
+    assert_int_equal(pace_runs(&p, 1000, 10, 18, 0), 0); /* nothing to see: never alone */
+    /* Neighbours come: three times as long as before, longer than alone. */
+    assert_in_range(pace_runs(&p, 1000, 30, 18, 0), 950, 999);
+    /* They go: found out within the longest pause, and for good. */
+    assert_in_range(pace_runs(&p, 200, 10, 18, 0), 0, TASK_PACE_LONGEST);
+    assert_int_equal(pace_runs(&p, 1000, 10, 18, 0), 0);
+    /* Disturbed, but still faster than alone: the workers stay. */
+    task_pace q = {0};
+    (void)pace_runs(&q, 10, 10, 18, 18);
+    assert_int_equal(pace_runs(&q, 1000, 16, 18, 18), 0);
+    /* Without known costs one run alone tells. */
+    task_pace r = {0};
+    (void)pace_runs(&r, 10, 10, 18, 0);
+    assert_int_equal(pace_runs(&r, 1000, 16, 18, 0), 1);
+}
+
 int main(void)
 {
     unused_helpers();
@@ -323,6 +359,7 @@ int main(void)
         cmocka_unit_test(graphs_of_one_runtime_run_at_the_same_time),
         cmocka_unit_test(a_graph_cannot_be_run_twice_at_once),
         cmocka_unit_test(graphs_learn_what_nodes_cost),
+        cmocka_unit_test(workers_in_the_way_are_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

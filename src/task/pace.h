@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Alone or together? Where others use the machine, too, a worker may lose its CPU in the middle of
+ * a node, and then everybody waits for it: a run with workers can take longer than one without. So
+ * a graph remembers how long its runs take either way. While runs together are as fast as ever
+ * nothing happens; once they are disturbed and on average slower than alone, some runs are made
+ * alone, then one together to see whether the neighbours have gone, and so on, ever less often.
+ * Results are the same either way. */
+#ifndef TASK_PACE_H
+#define TASK_PACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TASK_PACE_LONGEST = 64 }; /* runs alone before the next try */
+
+typedef struct task_pace {
+    double together, alone; /* what a run takes, on average; 0: not known */
+    double best;            /* the fastest together */
+    uint32_t left, backoff; /* runs alone to come; how many the next time */
+} task_pace;
+
+static inline bool task_pace_alone(const task_pace *p)
+{
+    return p->left > 0;
+}
+
+static inline double task_pace_mean(double old, double took)
+{
+    return old > 0 ? old + (took - old) / 4 : took;
+}
+
+/* After each run; `work`: what all nodes take together as far as known, 0: unknown. */
+static inline void task_pace_note(task_pace *p, bool alone, double took, double work)
+{
+    if (alone) {
+        p->alone = task_pace_mean(p->alone, took);
+        p->left--;
+        return;
+    }
+    p->best = p->best > 0 && p->best < took ? p->best : took;
+    p->together = task_pace_mean(p->together, took);
+    if (took < 1.5 * p->best) {
+        p->backoff = 1;
+        return;
+    }
+    if (!(p->alone > 0))
+        p->alone = work;
+    if (!(p->alone > 0)) {
+        p->left = 1; /* to know */
+    } else if (p->together > p->alone) {
+        p->left = p->backoff ? p->backoff : 1;
+        p->backoff = 2 * p->left < TASK_PACE_LONGEST ? 2 * p->left : TASK_PACE_LONGEST;
+        p->together = 0; /* the next try counts afresh */
+    }
+}
+
+#endif
