@@ -390,16 +390,16 @@ static task_record *record_make(task_map *m, const task_region *q, uint32_t stor
     return r;
 }
 
-/* In the bucket itself, over a record that is over or that this task covers; otherwise in the pool.
- */
+/* In the bucket itself, over a record that is over (the query may have found that already) or that
+ * this task covers; otherwise in the pool. */
 static inline void bucket_insert(task_map *m, const task_region *q, uint32_t storage,
-                                 uint32_t bucket, uint32_t task)
+                                 uint32_t bucket, uint32_t task, bool over)
 {
     task_record *r = &m->buckets[bucket].newest[!q->writes];
     uint8_t status;
     if (r->storage == 0) {
         count_record(m, storage);
-    } else if ((q->over && q->writes && r->task != task) || (r->flags & TASK_RECORD_COVERED) ||
+    } else if ((over && r->task != task) || (r->flags & TASK_RECORD_COVERED) ||
                (r->task != task && record_gone(m, r, q->writes, &status))) {
         /* The task's own slot is not open yet: it would look completed. */
         box_free(m, r);
@@ -515,7 +515,7 @@ static void insert_slowly(task_map *m, const task_region *q, uint32_t task)
     }
     if (s->span < last - first + 1)
         s->span = (uint8_t)(last - first + 1);
-    bucket_insert(m, q, storage, bucket_of(m, storage, first), task);
+    bucket_insert(m, q, storage, bucket_of(m, storage, first), task, false);
 }
 
 static inline void insert(task_map *m, const task_region *q, uint32_t task)
@@ -526,7 +526,7 @@ static inline void insert(task_map *m, const task_region *q, uint32_t task)
     const task_storage *s = &m->storages[storage];
     if (storage && q->tile && s->base == q->base && s->granule == q->granule &&
         2 * (q->high - q->low) > (uint64_t)1 << q->granule)
-        bucket_insert(m, q, storage, q->bucket, task); /* where the query looked */
+        bucket_insert(m, q, storage, q->bucket, task, q->writes && q->over); /* the query's */
     else
         insert_slowly(m, q, task);
 }

@@ -319,7 +319,7 @@ static void commit(tacit_task_runtime *rt, const tacit_task_desc *desc, uint64_t
     __builtin_prefetch(&rt->cold[(index + 12) & rt->mask], 1, 3);
     if (link_producers(rt, index))
         task_ready(rt, index);
-    else if (rt->held_count && ++rt->since_publish >= TASK_BATCH)
+    if (rt->held_count && ++rt->since_publish >= TASK_BATCH)
         task_publish(rt);
 }
 
