@@ -182,7 +182,9 @@ int cmd_show(int argc, char **argv)
         "show",
         "MODEL --graph | --passes | --plan | --program [--html FILE]",
         "Compiles a model and shows each stage of the road. Nothing is run and "
-        "no arena is\nallocated: every byte is known before.",
+        "no arena is\nallocated: every byte is known before. With --exec tasks, --plan also shows "
+        "what the\n"
+        "goals min-memory and min-time trade.",
         options,
         CLI_COUNT(options),
         1,
