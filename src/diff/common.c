@@ -134,6 +134,12 @@ tacit_status diff_vjp_node(op_diff *c)
     const op_def *op = c->node->op;
     if (diff_is_scan(c->node))
         return diff_scan_vjp(c);
+    if (diff_is_if(c->node))
+        return diff_if_vjp(c);
+    if (strcmp(c->node->type, "Loop") == 0 && c->node->domain[0] == '\0')
+        return op_diff_fail(c, TACIT_ERR_UNSUPPORTED,
+                            "how many steps it takes is not known when compiling: it has no "
+                            "gradient");
     if (!op->vjp && op->flags & OP_NOT_DIFFERENTIABLE)
         return TACIT_OK;
     if (!op->vjp)

@@ -120,6 +120,11 @@ tacit_status diff_remat_points(const ir_graph *g, arena *memory, diff_points *ou
                                tacit_error *err);
 /* recurrence.c: SelectiveScan and GatedDeltaNet become scans. */
 tacit_status diff_spell_recurrences(ir_graph *g, tacit_error *err);
+/* control.c: Loops of a known number of steps become scans, Ifs of a known condition their branch;
+ * other Ifs get types where their branches agree. */
+tacit_status diff_spell_control(ir_graph *g, tacit_error *err);
+bool diff_is_if(const ir_node *n);
+tacit_status diff_if_vjp(op_diff *c);
 /* scan.c */
 bool diff_is_scan(const ir_node *n);
 tacit_status diff_scan_vjp(op_diff *c);

@@ -113,6 +113,7 @@ static tacit_status run(reverse *r, uint32_t n, const char *const *names, ir_val
 tacit_status diff_prepare(ir_graph *g, uint32_t n, ir_value *const *wrt, tacit_error *err)
 {
     TRY(diff_inline_functions(g, "vjp", NULL, err));
+    TRY(diff_spell_control(g, err));
     TRY(diff_spell_recurrences(g, err));
     TRY(diff_cut_scans(g, err));
     return diff_decompose(g, has_vjp, n, wrt, err);

@@ -98,7 +98,7 @@ static tacit_status visit(forward *f, ir_node *n)
         tacit_status status = n->op->jvp(&c);
         TRY(status != TACIT_OK ? status : c.status);
     } else {
-        if (!n->op->vjp && !diff_is_scan(n))
+        if (!n->op->vjp && !diff_is_scan(n) && !diff_is_if(n))
             return op_no_rule(n, "jvp", f->err);
         for (uint32_t i = 0; i < outputs; i++)
             if (n->outputs[i] && diff_is_smooth(n->outputs[i]->type.dtype))
@@ -146,6 +146,7 @@ static tacit_status run(forward *f, uint32_t n, ir_value *const *wrt)
 static tacit_status prepare(ir_graph *g, uint32_t n, ir_value *const *wrt, tacit_error *err)
 {
     TRY(diff_inline_functions(g, "jvp", "vjp", err));
+    TRY(diff_spell_control(g, err));
     TRY(diff_spell_recurrences(g, err));
     return diff_decompose(g, has_jvp, n, wrt, err);
 }

@@ -164,8 +164,13 @@ static tacit_status carries(op_diff *c, scan *s, ir_value **kept)
 {
     if (ir_attr_int(s->node, "recompute", 0))
         return recompute(c, s, kept);
-    TRY(record(c, s, s->node, s->body));
-    memcpy(kept, s->node->outputs + s->states + s->ys, s->states * sizeof *kept);
+    /* s->node may be a stand-in for the node of the graph, which has to give the carries out. */
+    ir_node *forward = s->node;
+    for (uint32_t i = 0; i < s->node->n_outputs; i++)
+        if (s->node->outputs[i])
+            forward = s->node->outputs[i]->producer;
+    TRY(record(c, s, forward, s->body));
+    memcpy(kept, forward->outputs + s->states + s->ys, s->states * sizeof *kept);
     return c->status;
 }
 

@@ -159,7 +159,8 @@ static tacit_status visit(batching *b, ir_node *n)
         status = n->op->batch(&c);
     else if (n->op->flags & OP_ELEMENTWISE)
         status = op_batch_elementwise(&c);
-    else if (n->op->flags & OP_RANDOM || (n->op->flags & OP_DATA_SHAPE && !has_static_outputs(n)))
+    else if ((n->op->flags & OP_CONTROL && !n->op->infer) || n->op->flags & OP_RANDOM ||
+             (n->op->flags & OP_DATA_SHAPE && !has_static_outputs(n)))
         return op_no_rule(n, "batch", b->err);
     else
         status = op_batch_unroll(&c);
@@ -224,6 +225,7 @@ tacit_status diff_vmap(ir_graph *g, uint32_t n, const char *const *names, int64_
     if (size < 1)
         return error_set(err, TACIT_ERR_ARGUMENT, "the batch size must be at least 1");
     TRY(diff_inline_functions(g, NULL, NULL, err));
+    TRY(diff_spell_control(g, err));
     batching b = {.graph = g, .size = size, .err = err};
     arena_init(&b.scratch, g->memory->allocator);
     tacit_status status = run(&b, n, names);

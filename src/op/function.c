@@ -63,6 +63,9 @@ tacit_status op_inline_graph(ir_graph *g, const ir_graph *body, ir_value *const 
     bool ok = copies && in;
     for (uint32_t i = 0; ok && i < body->inputs.count; i++)
         copies[body->inputs.data[i]->id] = args[i];
+    for (uint32_t i = 0; ok && i < body->captures.count; i++)
+        if (body->captures.data[i])
+            copies[body->captures.data[i]->id] = args[body->inputs.count + i];
     for (uint32_t i = 0; ok && i < body->values.count; i++) {
         const ir_value *v = body->values.data[i];
         if (!v->producer && !copies[i] && v->constant)

@@ -259,6 +259,7 @@ const op_def op_rows_rotary[] = {
      .inplace = 1,
      .lower = op_lower_rotary,
      .accepts = op_accepts_rotary,
+     .spell = op_spell_rotary,
      .vjp = op_vjp_rotary},
     {.name = "LinearAttention",
      .min_in = 3,

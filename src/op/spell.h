@@ -43,7 +43,8 @@ ir_value *op_spell_input(const op_diff *c, uint32_t i);
 /* Output i of the node, which gains it where nobody asked for it. */
 ir_value *op_diff_output(op_diff *c, uint32_t i);
 
-/* Copies of the nodes of `body` in `g`, its inputs bound to `args`; `results` are its outputs. */
+/* Copies of the nodes of `body` in `g`, its inputs, then its outer values, bound to `args`;
+ * `results` are its outputs. */
 tacit_status op_inline_graph(ir_graph *g, const ir_graph *body, ir_value *const *args,
                              ir_value **results, tacit_error *err);
 /* Scratch in the graph's memory; NULL sets the status. */

@@ -236,6 +236,26 @@ static ir_value *rotated(op_diff *c, ir_value *x, ir_value *cosine, ir_value *si
     return op_spell_concat(c, 2, (ir_value *[]){y, rest}, 3);
 }
 
+/* RotaryEmbedding where its tables are differentiated; otherwise its own rule serves. */
+tacit_status op_spell_rotary(op_diff *c, ir_value **out)
+{
+    const ir_node *n = c->node;
+    ir_value *x = n->inputs[0], *ids = op_spell_input(c, 3);
+    bool flat = x->type.shape.rank == 3;
+    if (!c->wanted[1] && !c->wanted[2])
+        return TACIT_OK;
+    ir_value *table[2];
+    for (int i = 0; i < 2; i++) {
+        table[i] = ids ? op_spell_gather(c, n->inputs[1 + i], ids, 0) : n->inputs[1 + i];
+        table[i] = op_spell_unsqueeze(c, table[i], 1);
+    }
+    if (flat)
+        x = to_heads(c, x, ir_attr_int(n, "num_heads", 1));
+    x = rotated(c, x, table[0], table[1], ir_attr_int(n, "interleaved", 0) != 0);
+    out[0] = flat ? from_heads(c, x) : x;
+    return c->status;
+}
+
 /* The batch's own past rows (before first[b]), the new ones right behind them, zeros after. */
 static ir_value *grown(op_diff *c, ir_value *past, ir_value *fresh, ir_value *first, int64_t size)
 {

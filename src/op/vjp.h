@@ -18,8 +18,9 @@ op_vjp_fn op_vjp_matmul, op_vjp_gemm;
 op_vjp_fn op_vjp_reduce, op_vjp_softmax, op_vjp_log_softmax, op_vjp_cumsum, op_vjp_top_k;
 /* vjp_move.c */
 op_vjp_fn op_vjp_relabel, op_vjp_transpose, op_vjp_expand, op_vjp_concat, op_vjp_split,
-    op_vjp_slice, op_vjp_pad, op_vjp_tile, op_vjp_trilu, op_vjp_gather, op_vjp_gather_elements,
-    op_vjp_gather_nd, op_vjp_scatter_elements, op_vjp_scatter_nd;
+    op_vjp_slice, op_vjp_tile, op_vjp_trilu, op_vjp_gather, op_vjp_gather_elements;
+/* vjp_index.c */
+op_vjp_fn op_vjp_pad, op_vjp_gather_nd, op_vjp_scatter_elements, op_vjp_scatter_nd;
 /* vjp_window.c */
 op_vjp_fn op_vjp_conv, op_vjp_conv_transpose, op_vjp_max_pool, op_vjp_average_pool_grad,
     op_vjp_max_pool_grad, op_vjp_average_pool, op_vjp_global_average, op_vjp_batch_norm;
@@ -50,7 +51,7 @@ op_spell_fn op_spell_dft, op_spell_stft, op_spell_butterfly;
 op_vjp_fn op_vjp_splat_rasterize;
 op_spell_fn op_spell_splat_project, op_spell_gaussian_splat;
 /* spell_attention.c */
-op_spell_fn op_spell_attention, op_spell_flex_attention, op_spell_gqa;
+op_spell_fn op_spell_attention, op_spell_flex_attention, op_spell_gqa, op_spell_rotary;
 /* spell_nn.c */
 op_spell_fn op_spell_causal_conv, op_spell_linear_attention, op_spell_embed, op_spell_moe_route,
     op_spell_dequantize;

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "op/gguf.h"
+#include "op/spell.h"
 #include "op/vjp.h"
 
 static ir_value *unsqueeze(op_diff *c, ir_value *x, int64_t axis)
@@ -113,28 +115,45 @@ static bool read_equation(const ir_node *node, equation *e)
     return true;
 }
 
-/* Sizes by letter; false where a letter stands for two sizes (broadcasting). */
-static bool letter_sizes(const ir_node *node, const equation *e, int64_t *size)
+/* d laid out by the letters `kept` (each once) as operand k has them: letters that only k has are
+ * spread out, of a letter that stands twice in k only the diagonal is filled, and what was
+ * stretched from size one is summed. */
+static ir_value *as_operand(op_diff *c, const equation *e, uint32_t k, ir_value *d,
+                            const char *kept)
 {
-    for (uint32_t k = 0; k < e->n; k++)
-        for (int i = 0; e->in[k][i]; i++) {
-            int64_t *s = &size[(int)e->in[k][i]], d = node->inputs[k]->type.shape.dims[i];
-            if ((*s != 0 && *s != d) || strchr(e->in[k] + i + 1, e->in[k][i]))
-                return false;
-            *s = d;
-        }
-    return true;
+    const ir_shape *shape = &c->node->inputs[k]->type.shape;
+    ir_shape aligned = {.rank = shape->rank};
+    for (int i = 0; e->in[k][i]; i++) {
+        const char *at = strchr(kept, e->in[k][i]);
+        bool first = strchr(e->in[k], e->in[k][i]) == e->in[k] + i;
+        aligned.dims[i] = at && first && d ? d->type.shape.dims[at - kept] : 1;
+    }
+    d = op_diff_reshape(c, d, &aligned);
+    for (int i = 0; d && e->in[k][i]; i++) {
+        const char *first = strchr(e->in[k], e->in[k][i]);
+        if (first == e->in[k] + i)
+            continue;
+        ir_shape eye = {.rank = shape->rank};
+        for (int32_t a = 0; a < shape->rank; a++)
+            eye.dims[a] = a == i || a == first - e->in[k] ? shape->dims[i] : 1;
+        ir_value *units = op_spell_eye(c, d->type.dtype, shape->dims[i]);
+        d = op_diff2(c, "Mul", d, op_diff_reshape(c, units, &eye));
+    }
+    if (!d)
+        return NULL;
+    for (int32_t i = 0; i < shape->rank; i++) /* sizes of one that were stretched */
+        if (shape->dims[i] == 1 && d->type.shape.dims[i] != 1)
+            d = op_diff_sum(c, d, 1, (int64_t[]){i}, true);
+    return op_diff_expand(c, d, shape);
 }
 
-/* The cotangent of operand k: the output's with all other operands, over the letters they share;
- * letters that only k has are spread out. */
+/* The cotangent of operand k: the output's with all other operands, over the letters they share. */
 static ir_value *operand_grad(op_diff *c, const equation *e, uint32_t k)
 {
     ir_value *in[TERMS];
     char text[(TERMS + 1) * (IR_MAX_RANK + 2)], known[(TERMS + 1) * (IR_MAX_RANK + 1)];
     char kept[IR_MAX_RANK + 1] = "";
     uint32_t n = 0, at = 0;
-    ir_shape aligned = {.rank = 0};
     in[n++] = c->out_grad[0];
     strcpy(text, e->out);
     strcpy(known, e->out);
@@ -145,13 +164,11 @@ static ir_value *operand_grad(op_diff *c, const equation *e, uint32_t k)
             strcat(text, e->in[i]);
             strcat(known, e->in[i]);
         }
-    const ir_shape *shape = &c->node->inputs[k]->type.shape;
-    for (int i = 0; e->in[k][i]; i++) {
-        bool shared = strchr(known, e->in[k][i]) != NULL;
-        if (shared)
+    for (int i = 0; e->in[k][i]; i++)
+        if (strchr(known, e->in[k][i]) && !strchr(kept, e->in[k][i])) {
             kept[at++] = e->in[k][i];
-        aligned.dims[aligned.rank++] = shared ? shape->dims[i] : 1;
-    }
+            kept[at] = '\0';
+        }
     strcat(text, "->");
     strcat(text, kept);
     ir_value *d = op_diff_open(c, "Einsum", n, in);
@@ -161,17 +178,14 @@ static ir_value *operand_grad(op_diff *c, const equation *e, uint32_t k)
     }
     if (d)
         c->status = op_infer_node(c->graph, d->producer, c->err);
-    d = c->status == TACIT_OK ? op_diff_reshape(c, d, &aligned) : NULL;
-    return op_diff_expand(c, d, shape);
+    return c->status == TACIT_OK ? as_operand(c, e, k, d, kept) : NULL;
 }
 
 tacit_status op_vjp_einsum(op_diff *c)
 {
     equation e = {.n = 0};
-    int64_t size[128] = {0};
-    if (!read_equation(c->node, &e) || !letter_sizes(c->node, &e, size))
-        return op_diff_fail(c, TACIT_ERR_UNSUPPORTED,
-                            "its gradient needs every letter once per operand, with one size");
+    if (!read_equation(c->node, &e))
+        return op_diff_fail(c, TACIT_ERR_UNSUPPORTED, "its gradient knows at most 16 operands");
     for (uint32_t k = 0; k < e.n; k++)
         if (c->wanted[k])
             c->in_grad[k] = operand_grad(c, &e, k);
@@ -180,13 +194,37 @@ tacit_status op_vjp_einsum(op_diff *c)
 
 /* --- others ----------------------------------------------------------------------------------- */
 
+/* Packed experts as [E, k, n]: each of them on unit vectors. */
+static ir_value *unpacked_experts(op_diff *c)
+{
+    ir_value *const *in = c->node->inputs;
+    int64_t k = in[0]->type.shape.dims[1], n = c->out_grad[0]->type.shape.dims[1];
+    const op_gguf_type *t = op_gguf_by_name(ir_attr_string(c->node, "type", NULL));
+    int64_t bytes = t ? k / t->elements * t->bytes * n : 0;
+    int64_t experts = bytes ? ir_shape_size(&in[1]->type.shape) / bytes : 0, rows = experts * k;
+    int64_t *ids = op_spell_scratch(c, (size_t)(rows + 1) * sizeof *ids);
+    for (int64_t i = 0; ids && i < rows; i++)
+        ids[i] = i / k;
+    if (!ids)
+        return NULL;
+    ir_value *units = op_spell_eye(c, in[0]->type.dtype, k);
+    ir_shape all = ir_shape_of(3, (int64_t[]){experts, k, k});
+    units = op_spell_shaped(c, op_diff_expand(c, units, &all), 2, (int64_t[]){rows, k});
+    ir_value *args[3] = {units, in[1], op_spell_ints(c, 1, &rows, ids)};
+    ir_node *node =
+        args[0] && args[2] ? op_spell_sibling(c, "GroupedMatMul", "tacit", 3, args, 1) : NULL;
+    return node ? op_spell_shaped(c, node->outputs[0], 3, (int64_t[]){experts, k, n}) : NULL;
+}
+
 /* dx_i = g_i·W[id_i]ᵀ; dW[e] = Σ over rows with that id of x_i ⊗ g_i. */
 tacit_status op_vjp_grouped_matmul(op_diff *c)
 {
     ir_value *x = c->node->inputs[0], *w = c->node->inputs[1], *ids = c->node->inputs[2];
     ir_value *g = c->out_grad[0];
     if (ir_attr_find(c->node, "scheme"))
-        return op_diff_fail(c, TACIT_ERR_UNSUPPORTED, "packed weights have no gradient rule");
+        w = unpacked_experts(c);
+    if (!w)
+        return c->status;
     if (c->wanted[0])
         c->in_grad[0] = op_diff3(c, "tacit.GroupedMatMul", g, op_diff_swap_last(c, w), ids);
     if (!c->wanted[1])

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "op/spell.h"
 #include "op/vjp.h"
 
 static const ir_type *input_type(const op_diff *c, uint32_t i)
@@ -80,16 +81,16 @@ tacit_status op_vjp_split(op_diff *c)
 {
     int64_t axis = ir_attr_int(c->node, "axis", 0);
     axis += axis < 0 ? input_type(c, 0)->shape.rank : 0;
-    ir_value *parts[64];
-    if (c->node->n_outputs > 64)
-        return op_diff_fail(c, TACIT_ERR_LIMIT, "more than 64 parts");
-    for (uint32_t i = 0; i < c->node->n_outputs; i++) {
-        if (!c->node->outputs[i])
-            return op_diff_fail(c, TACIT_ERR_UNSUPPORTED, "a part without a name");
-        parts[i] = c->out_grad[i] ? c->out_grad[i] : op_diff_zeros(c, &c->node->outputs[i]->type);
+    ir_value **parts = op_spell_scratch(c, (c->node->n_outputs + 1u) * sizeof(ir_value *));
+    for (uint32_t i = 0; parts && i < c->node->n_outputs; i++) {
+        parts[i] = c->out_grad[i];
         if (!parts[i])
-            return c->status;
+            parts[i] = op_diff_output(c, i);
+        if (parts[i] && !c->out_grad[i])
+            parts[i] = op_diff_zeros(c, &parts[i]->type);
     }
+    if (c->status != TACIT_OK)
+        return c->status;
     ir_node *n = op_node(c->graph, "Concat", NULL, c->node->n_outputs, parts);
     if (!n || !ir_attr_set_int(c->graph, n, "axis", axis))
         return c->status = error_memory(c->err, "a gradient graph");
@@ -156,27 +157,6 @@ tacit_status op_vjp_slice(op_diff *c)
     return c->status;
 }
 
-tacit_status op_vjp_pad(op_diff *c)
-{
-    int64_t pads[2 * IR_MAX_RANK] = {0};
-    uint32_t n;
-    const ir_shape *s = &input_type(c, 0)->shape;
-    if (strcmp(ir_attr_string(c->node, "mode", "constant"), "constant") != 0 ||
-        (c->node->n_inputs > 3 && c->node->inputs[3]))
-        return op_diff_fail(c, TACIT_ERR_UNSUPPORTED,
-                            "only constant padding of all axes has a gradient");
-    TRY(known_ints(c, 1, pads, &n));
-    ir_value *g = c->out_grad[0];
-    for (int32_t i = 0; i < s->rank && g; i++) {
-        if (pads[i] < 0 || pads[i + s->rank] < 0)
-            return op_diff_fail(c, TACIT_ERR_UNSUPPORTED, "negative padding has no gradient");
-        if (pads[i] || pads[i + s->rank])
-            g = cut(c, g, i, pads[i], s->dims[i]);
-    }
-    c->in_grad[0] = g;
-    return c->status;
-}
-
 /* [r₀·d₀, r₁·d₁, …] seen as [r₀, d₀, r₁, d₁, …]: the repeats are summed. */
 tacit_status op_vjp_tile(op_diff *c)
 {
@@ -203,17 +183,6 @@ tacit_status op_vjp_trilu(op_diff *c)
     ir_value *d = op_diff_open(c, "Trilu", k ? 2 : 1, (ir_value *[]){c->out_grad[0], k});
     c->in_grad[0] = op_diff_attr_int(c, d, "upper", ir_attr_int(c->node, "upper", 1));
     return c->status;
-}
-
-static ir_value *with_reduction_add(op_diff *c, ir_value *v)
-{
-    if (!v)
-        return NULL;
-    if (!ir_attr_set_string(c->graph, v->producer, "reduction", "add")) {
-        c->status = error_memory(c->err, "a gradient graph");
-        return NULL;
-    }
-    return v;
 }
 
 /* Rows go back to where they came from, adding up. The gathered axis is moved to the front, where
@@ -243,7 +212,7 @@ tacit_status op_vjp_gather(op_diff *c)
     int64_t last = -1;
     ir_value *index = op_diff2(c, "Unsqueeze", c->node->inputs[1], op_diff_ints(c, 1, &last));
     ir_value *d = op_diff3(c, "ScatterND", op_diff_zeros(c, &table), index, g);
-    d = with_reduction_add(c, d);
+    d = op_spell_attr_string(c, d, "reduction", "add");
     c->in_grad[0] = axis ? op_diff_transpose(c, d, back) : d;
     return c->status;
 }
@@ -254,57 +223,6 @@ tacit_status op_vjp_gather_elements(op_diff *c)
     ir_value *d = op_diff_open(c, "ScatterElements", 3,
                                (ir_value *[]){zeros, c->node->inputs[1], c->out_grad[0]});
     d = op_diff_attr_int(c, d, "axis", ir_attr_int(c->node, "axis", 0));
-    c->in_grad[0] = with_reduction_add(c, d);
+    c->in_grad[0] = op_spell_attr_string(c, d, "reduction", "add");
     return c->status;
-}
-
-tacit_status op_vjp_gather_nd(op_diff *c)
-{
-    if (ir_attr_int(c->node, "batch_dims", 0))
-        return op_diff_fail(c, TACIT_ERR_UNSUPPORTED, "batch_dims has no gradient rule");
-    ir_value *zeros = op_diff_zeros(c, input_type(c, 0));
-    ir_value *d = op_diff3(c, "ScatterND", zeros, c->node->inputs[1], c->out_grad[0]);
-    c->in_grad[0] = with_reduction_add(c, d);
-    return c->status;
-}
-
-/* A gather or scatter with the forward node's axis, where it has one. */
-static ir_value *finish_scatter(op_diff *c, const char *type, uint32_t n, ir_value *const *in,
-                                bool has_axis)
-{
-    if (!has_axis)
-        return op_diff_node(c, type, n, in);
-    return op_diff_attr_int(c, op_diff_open(c, type, n, in), "axis",
-                            ir_attr_int(c->node, "axis", 0));
-}
-
-/* Where updates were written (or added), the gradient is theirs (or both's). */
-static tacit_status scatter(op_diff *c, const char *gather, const char *scatter_op, bool has_axis)
-{
-    const char *reduction = ir_attr_string(c->node, "reduction", "none");
-    bool add = strcmp(reduction, "add") == 0;
-    ir_value *g = c->out_grad[0], *index = c->node->inputs[1];
-    if (!add && strcmp(reduction, "none") != 0)
-        return op_diff_fail(c, TACIT_ERR_UNSUPPORTED,
-                            "only reductions none and add have a gradient");
-    if (c->wanted[0] && add)
-        c->in_grad[0] = g;
-    if (c->wanted[0] && !add) {
-        ir_value *zeros = op_diff_zeros(c, input_type(c, 2));
-        c->in_grad[0] = finish_scatter(c, scatter_op, 3, (ir_value *[]){g, index, zeros}, has_axis);
-    }
-    if (c->wanted[2]) {
-        c->in_grad[2] = finish_scatter(c, gather, 2, (ir_value *[]){g, index}, has_axis);
-    }
-    return c->status;
-}
-
-tacit_status op_vjp_scatter_elements(op_diff *c)
-{
-    return scatter(c, "GatherElements", "ScatterElements", true);
-}
-
-tacit_status op_vjp_scatter_nd(op_diff *c)
-{
-    return scatter(c, "GatherND", "ScatterND", false);
 }

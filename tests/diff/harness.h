@@ -128,7 +128,6 @@ static inline ir_tensor *harness_grad(arena *a, const char *body, uint32_t n,
     tacit_error err = {0};
     ir_graph *g = harness_graph(a, body);
     uint32_t inputs = g->inputs.count;
-    ir_type loss = g->outputs.data[0]->type;
     if (diff_grad(g, n, wrt, &(diff_grad_options){.with_loss = true}, &err) != TACIT_OK)
         fail_msg("%s", err.message);
     const ir_tensor *all[HARNESS_MOST];
@@ -138,8 +137,88 @@ static inline ir_tensor *harness_grad(arena *a, const char *body, uint32_t n,
     for (int i = 0; i < 256; i++)
         ones[i] = 1;
     assert_string_equal(g->inputs.data[inputs]->name, "d_output");
-    all[inputs] = harness_tensor(a, &loss, seed ? seed : ones);
+    all[inputs] = harness_tensor(a, &g->inputs.data[inputs]->type, seed ? seed : ones);
     return harness_run(a, g, all);
+}
+
+/* SplitMix64: the same numbers on every machine. */
+typedef struct harness_stream {
+    uint64_t state;
+} harness_stream;
+
+static inline double harness_unit(harness_stream *s)
+{
+    uint64_t z = s->state += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    z ^= z >> 31;
+    return (double)(z >> 40) * 0x1p-24;
+}
+
+/* Mean zero, deviation one. */
+static inline double harness_sym(harness_stream *s)
+{
+    return (double)((float)(2 * harness_unit(s) - 1) * 1.7320508f);
+}
+
+/* The body with every f32 turned into f64. */
+static inline const char *harness_in_double(arena *a, const char *body)
+{
+    char *copy = arena_printf(a, "%s", body);
+    for (char *p = copy; (p = strstr(p, "f32")) != NULL; p += 3)
+        memcpy(p, "f64", 3);
+    return copy;
+}
+
+static inline ir_tensor *harness_jvp(arena *a, const char *body, const char *wrt,
+                                     const double *const *data, const double *tangent)
+{
+    tacit_error err = {0};
+    ir_graph *g = harness_graph(a, body);
+    uint32_t inputs = g->inputs.count;
+    if (diff_jvp(g, 1, &wrt, &err) != TACIT_OK)
+        fail_msg("%s", err.message);
+    const ir_tensor *all[HARNESS_MOST];
+    for (uint32_t i = 0; i < inputs; i++)
+        all[i] = harness_tensor(a, &g->inputs.data[i]->type, data[i]);
+    all[inputs] = harness_tensor(a, &g->inputs.data[inputs]->type, tangent);
+    return harness_run(a, g, all);
+}
+
+/* Gradients against central differences of the loss in double, whatever the body is in. */
+static inline void harness_differences(const char *body, uint32_t n, const char *const *wrt,
+                                       double *const *data, const double *seed, double tolerance)
+{
+    arena a;
+    arena_init(&a, NULL);
+    ir_tensor *got = harness_grad(&a, body, n, wrt, (const double *const *)data, seed);
+    ir_graph *g = harness_graph(&a, harness_in_double(&a, body));
+    for (uint32_t w = 0; w < n; w++) {
+        uint32_t which = harness_input(g, wrt[w]);
+        for (int64_t i = 0; i < ir_tensor_count(&got[1 + w]); i++) {
+            double keep = data[which][i], value[2];
+            for (int side = 0; side < 2; side++) {
+                const ir_tensor *all[HARNESS_MOST];
+                data[which][i] = keep + (side ? 1e-5 : -1e-5);
+                for (uint32_t k = 0; k < g->inputs.count; k++)
+                    all[k] = harness_tensor(&a, &g->inputs.data[k]->type, data[k]);
+                ir_tensor *out = harness_run(&a, g, all);
+                value[side] = 0;
+                for (int64_t k = 0; k < ir_tensor_count(&out[0]); k++)
+                    value[side] += harness_at(&out[0], k) * (seed ? seed[k] : 1);
+            }
+            data[which][i] = keep;
+            harness_near(wrt[w], harness_at(&got[1 + w], i), (value[1] - value[0]) / 2e-5,
+                         tolerance);
+        }
+    }
+    arena_free(&a);
+}
+
+static inline void harness_fill(harness_stream *s, double *to, int64_t n, double scale)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] = scale * harness_sym(s);
 }
 
 #endif

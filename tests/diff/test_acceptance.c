@@ -5,86 +5,6 @@
 
 #include "diff/harness.h"
 
-typedef struct stream {
-    uint64_t state;
-} stream;
-
-static double unit(stream *s)
-{
-    uint64_t z = s->state += 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    z ^= z >> 31;
-    return (double)(z >> 40) * 0x1p-24;
-}
-
-/* Mean zero, deviation one. */
-static double sym(stream *s)
-{
-    return (double)((float)(2 * unit(s) - 1) * 1.7320508f);
-}
-
-/* The body with every f32 turned into f64. */
-static const char *in_double(arena *a, const char *body)
-{
-    char *copy = arena_printf(a, "%s", body);
-    for (char *p = copy; (p = strstr(p, "f32")) != NULL; p += 3)
-        memcpy(p, "f64", 3);
-    return copy;
-}
-
-static ir_tensor *run_jvp(arena *a, const char *body, const char *wrt, const double *const *data,
-                          const double *tangent)
-{
-    tacit_error err = {0};
-    ir_graph *g = harness_graph(a, body);
-    uint32_t inputs = g->inputs.count;
-    if (diff_jvp(g, 1, &wrt, &err) != TACIT_OK)
-        fail_msg("%s", err.message);
-    const ir_tensor *all[HARNESS_MOST];
-    for (uint32_t i = 0; i < inputs; i++)
-        all[i] = harness_tensor(a, &g->inputs.data[i]->type, data[i]);
-    all[inputs] = harness_tensor(a, &g->inputs.data[inputs]->type, tangent);
-    return harness_run(a, g, all);
-}
-
-/* Gradients in f32 against central differences of the loss in double. */
-static void against_differences(const char *body, uint32_t n, const char *const *wrt,
-                                double *const *data, const double *seed, double tolerance)
-{
-    arena a;
-    arena_init(&a, NULL);
-    ir_tensor *got = harness_grad(&a, body, n, wrt, (const double *const *)data, seed);
-    ir_graph *g = harness_graph(&a, in_double(&a, body));
-    int64_t outputs = ir_shape_size(&g->outputs.data[0]->type.shape);
-    for (uint32_t w = 0; w < n; w++) {
-        uint32_t which = harness_input(g, wrt[w]);
-        for (int64_t i = 0; i < ir_tensor_count(&got[1 + w]); i++) {
-            double keep = data[which][i], value[2];
-            for (int side = 0; side < 2; side++) {
-                const ir_tensor *all[HARNESS_MOST];
-                data[which][i] = keep + (side ? 1e-5 : -1e-5);
-                for (uint32_t k = 0; k < g->inputs.count; k++)
-                    all[k] = harness_tensor(&a, &g->inputs.data[k]->type, data[k]);
-                ir_tensor *out = harness_run(&a, g, all);
-                value[side] = 0;
-                for (int64_t k = 0; k < outputs; k++)
-                    value[side] += harness_at(&out[0], k) * (seed ? seed[k] : 1);
-            }
-            data[which][i] = keep;
-            harness_near(wrt[w], harness_at(&got[1 + w], i), (value[1] - value[0]) / 2e-5,
-                         tolerance);
-        }
-    }
-    arena_free(&a);
-}
-
-static void fill(stream *s, double *to, int64_t n, double scale)
-{
-    for (int64_t i = 0; i < n; i++)
-        to[i] = scale * sym(s);
-}
-
 /* --- single ops ------------------------------------------------------------------------------- */
 
 static void T13_relu(void **state)
@@ -120,23 +40,30 @@ static void T15_T16_conv(void **state)
 {
     (void)state;
     double x[64], w[54], dy[48];
-    stream s = {7};
-    fill(&s, x, 32, 1), fill(&s, w, 54, 1), fill(&s, dy, 48, 1);
-    against_differences("in %x : f32[1,2,4,4]\nin %w : f32[3,2,3,3]\n%y = Conv(%x, %w) pads=[1, 1, "
+    harness_stream s = {7};
+    harness_fill(&s, x, 32, 1), harness_fill(&s, w, 54, 1), harness_fill(&s, dy, 48, 1);
+    harness_differences("in %x : f32[1,2,4,4]\nin %w : f32[3,2,3,3]\n%y = Conv(%x, %w) pads=[1, 1, "
                         "1, 1] @y\nout %y",
                         1, (const char *[]){"x"}, (double *[]){x, w}, dy, 5e-3);
     s.state = 11;
-    fill(&s, x, 64, 1), fill(&s, w, 36, 1), fill(&s, dy, 16, 1);
-    against_differences("in %x : f32[2,2,4,4]\nin %w : f32[2,2,3,3]\n%y = Conv(%x, %w) @y\nout %y",
+    harness_fill(&s, x, 64, 1), harness_fill(&s, w, 36, 1), harness_fill(&s, dy, 16, 1);
+    harness_differences("in %x : f32[2,2,4,4]\nin %w : f32[2,2,3,3]\n%y = Conv(%x, %w) @y\nout %y",
                         1, (const char *[]){"w"}, (double *[]){x, w}, dy, 5e-3);
-    /* H9: strides, dilations, groups */
-    fill(&s, x, 64, 1), fill(&s, w, 36, 1), fill(&s, dy, 16, 1);
-    against_differences("in %x : f32[1,4,4,4]\nin %w : f32[4,2,2,2]\n%y = Conv(%x, %w) strides=[2, "
+}
+
+static void H9_conv_strides_dilations_groups(void **state)
+{
+    (void)state;
+    double x[64], w[32], dy[24];
+    harness_stream s = {11};
+    harness_fill(&s, x, 64, 1), harness_fill(&s, w, 32, 1), harness_fill(&s, dy, 24, 1);
+    const char *wrt[2] = {"x", "w"};
+    harness_differences("in %x : f32[1,4,4,4]\nin %w : f32[4,2,2,2]\n%y = Conv(%x, %w) strides=[2, "
                         "1] dilations=[1, 2] group=2 pads=[0, 1, 1, 0] @y\nout %y",
-                        2, (const char *[]){"x", "w"}, (double *[]){x, w},
-                        (double[]){.5, -1, 2,  1,  .3, -.7, 1,  2,  .1,  .2, -.3, .4,
-                                   1,  -1, .6, .2, .9, -.8, .7, .6, -.5, .4, .3,  1},
-                        5e-3);
+                        2, wrt, (double *[]){x, w}, dy, 5e-3);
+    harness_differences("in %x : f64[1,4,4,4]\nin %w : f64[4,2,2,2]\n%y = Conv(%x, %w) strides=[2, "
+                        "2] dilations=[2, 2] group=2 pads=[1, 0, 0, 2] @y\nout %y",
+                        2, wrt, (double *[]){x, w}, dy, 1e-7);
 }
 
 static void T17_T18_cross_entropy(void **state)
@@ -152,39 +79,62 @@ static void T17_T18_cross_entropy(void **state)
     harness_all_near("loss", &got[0], want, 1e-5);
     arena_free(&a);
     double logits[20], dy[4];
-    stream s = {23};
-    fill(&s, logits, 20, 1), fill(&s, dy, 4, 1);
-    against_differences("in %x : f32[4,5]\nconst %t : i64[4] = [0, 1, 2, 3]\n%y = "
+    harness_stream s = {23};
+    harness_fill(&s, logits, 20, 1), harness_fill(&s, dy, 4, 1);
+    harness_differences("in %x : f32[4,5]\nconst %t : i64[4] = [0, 1, 2, 3]\n%y = "
                         "SoftmaxCrossEntropyLoss(%x, %t) reduction=\"none\" @y\nout %y",
                         1, (const char *[]){"x"}, (double *[]){logits}, dy, 5e-3);
+}
+
+/* One activation in f32 and, with the tolerance of doubles, in f64. */
+static void one_activation(const char *call, double *x, double *dy)
+{
+    char body[200];
+    const char *dtypes[2] = {"f32", "f64"};
+    for (int d = 0; d < 2; d++) {
+        snprintf(body, sizeof body, "in %%x : %s[32]\n%s @y\nout %%y", dtypes[d], call);
+        harness_differences(body, 1, (const char *[]){"x"}, (double *[]){x}, dy, d ? 1e-7 : 5e-4);
+    }
 }
 
 static void T19_activations(void **state)
 {
     (void)state;
-    static const char *const any[] = {
-        "Sigmoid(%x)", "Tanh(%x)", "Swish(%x)", "Gelu(%x)", "Gelu(%x) approximate=\"tanh\"",
-        "Exp(%x)",     "Neg(%x)",  "Sin(%x)",   "Cos(%x)",  "Atan(%x)"};
-    static const char *const positive[] = {"Log(%x)", "Sqrt(%x)", "Relu(%x)", "Abs(%x)"};
-    double x[32], p[32], dy[32];
-    stream s = {91};
-    fill(&s, x, 32, 1), fill(&s, p, 32, 1), fill(&s, dy, 32, 1);
-    for (int i = 0; i < 32; i++)
+    static const char *const any[] = {"%y = Sigmoid(%x)",
+                                      "%y = Tanh(%x)",
+                                      "%y = Swish(%x)",
+                                      "%y = Gelu(%x)",
+                                      "%y = Gelu(%x) approximate=\"tanh\"",
+                                      "%y = Exp(%x)",
+                                      "%y = Neg(%x)",
+                                      "%y = Sin(%x)",
+                                      "%y = Cos(%x)",
+                                      "%y = Atan(%x)"};
+    static const char *const positive[] = {"%y = Log(%x)", "%y = Sqrt(%x)",
+                                           "%r = Sqrt(%x) @r\n%y = Reciprocal(%r)", "%y = Relu(%x)",
+                                           "%y = Abs(%x)"};
+    double x[32], p[32], dy[32], small[32];
+    harness_stream s = {91};
+    harness_fill(&s, p, 32, 1), harness_fill(&s, x, 32, 1), harness_fill(&s, dy, 32, 1);
+    for (int i = 0; i < 32; i++) {
         p[i] = fabs(p[i]) + 0.5;
-    for (size_t k = 0; k < sizeof any / sizeof *any + sizeof positive / sizeof *positive; k++) {
-        bool all = k < sizeof any / sizeof *any;
-        char body[160];
-        snprintf(body, sizeof body, "in %%x : f32[32]\n%%y = %s @y\nout %%y",
-                 all ? any[k] : positive[k - sizeof any / sizeof *any]);
-        against_differences(body, 1, (const char *[]){"x"}, (double *[]){all ? x : p}, dy, 5e-4);
+        small[i] = x[i] / 2;
     }
-    double straight[32];
+    for (size_t k = 0; k < sizeof any / sizeof *any; k++)
+        one_activation(any[k], x, dy);
+    for (size_t k = 0; k < sizeof positive / sizeof *positive; k++)
+        one_activation(positive[k], p, dy);
+    one_activation("%y = Tan(%x)", small, dy);
+    for (int i = 0; i < 32; i++)
+        p[i] = -p[i];
+    one_activation("%y = Relu(%x)", p, dy);
+    one_activation("%y = Abs(%x)", p, dy);
     arena a;
     arena_init(&a, NULL);
-    memcpy(straight, dy, sizeof dy);
     ir_tensor *got = harness_grad(&a, "in %x : f32[32]\n%y = Round(%x) @y\nout %y", 1,
                                   (const char *[]){"x"}, (const double *[]){x}, dy);
-    harness_all_near("round", &got[1], straight, 1e-6);
+    for (int i = 0; i < 32; i++)
+        harness_near("round", harness_at(&got[1], i), (float)dy[i], 0);
     arena_free(&a);
 }
 
@@ -260,26 +210,26 @@ static void T25_T27_tangents(void **state)
     (void)state;
     arena a;
     arena_init(&a, NULL);
-    ir_tensor *got = run_jvp(&a, columns_body, "B", (const double *[]){A, B},
-                             (double[]){.5, 0, -.25, 1, 1, -.5});
+    ir_tensor *got = harness_jvp(&a, columns_body, "B", (const double *[]){A, B},
+                                 (double[]){.5, 0, -.25, 1, 1, -.5});
     harness_all_near("tX", &got[1], (double[]){.5, -.3125, -.5, .625, .75, -.5625}, 1e-10);
-    got = run_jvp(&a, vector_body, "b", (const double *[]){A, b3}, (double[]){.5, -.25, 1});
+    got = harness_jvp(&a, vector_body, "b", (const double *[]){A, b3}, (double[]){.5, -.25, 1});
     harness_all_near("x", &got[0], (double[]){.5, 0, 1.5}, 1e-10);
     harness_all_near("tx", &got[1], (double[]){.5, -.5, .75}, 1e-10);
-    got = run_jvp(&a, vector_body, "A", (const double *[]){A, b3},
-                  (double[]){.10, -.05, .02, .03, .20, -.04, -.01, .07, .15});
+    got = harness_jvp(&a, vector_body, "A", (const double *[]){A, b3},
+                      (double[]){.10, -.05, .02, .03, .20, -.04, -.01, .07, .15});
     harness_all_near("tx", &got[1], (double[]){-0.08875, 0.0975, -0.15875}, 1e-10);
     arena_free(&a);
 }
 
 /* Four well-conditioned systems. */
-static void draw_systems(stream *s, double *matrices, double *sides)
+static void draw_systems(harness_stream *s, double *matrices, double *sides)
 {
     for (int k = 0; k < 4; k++) {
         for (int i = 0; i < 9; i++)
-            matrices[9 * k + i] = 0.1 * unit(s) + (i % 4 == 0 ? 4 : 0);
+            matrices[9 * k + i] = 0.1 * harness_unit(s) + (i % 4 == 0 ? 4 : 0);
         for (int i = 0; i < 3; i++)
-            sides[3 * k + i] = unit(s);
+            sides[3 * k + i] = harness_unit(s);
     }
 }
 
@@ -289,7 +239,7 @@ static void T28_batched_solve(void **state)
     arena a;
     arena_init(&a, NULL);
     double matrices[36], sides[12];
-    stream s = {0x57e1};
+    harness_stream s = {0x57e1};
     draw_systems(&s, matrices, sides);
     const char *wrt[2] = {"A", "b"};
     ir_tensor *all = harness_grad(
@@ -335,7 +285,7 @@ static void T42_vmap_of_solve(void **state)
     arena a;
     arena_init(&a, NULL);
     double matrices[36], sides[12];
-    stream s = {0xb47c};
+    harness_stream s = {0xb47c};
     draw_systems(&s, matrices, sides);
     ir_tensor *got = run_vmap(&a, vector_body, 2, (const char *[]){"A", "b"}, 4,
                               (const double *[]){matrices, sides});
@@ -354,9 +304,9 @@ static void T43_vmap_of_dense(void **state)
     arena a;
     arena_init(&a, NULL);
     double w[9], b[3], x[12];
-    stream s = {0xc1c0};
+    harness_stream s = {0xc1c0};
     for (int i = 0; i < 24; i++)
-        *(i < 9 ? &w[i] : i < 12 ? &b[i - 9] : &x[i - 12]) = unit(&s);
+        *(i < 9 ? &w[i] : i < 12 ? &b[i - 9] : &x[i - 12]) = harness_unit(&s);
     ir_tensor *got =
         run_vmap(&a,
                  "in %x : f64[3]\nin %w : f64[3,3]\nin %b : f64[3]\nconst %r : i64[2] = [1, 3]\n"
@@ -412,11 +362,11 @@ static void T48_batched_product(void **state)
 {
     (void)state;
     double x[24], w[40];
-    stream s = {101};
-    fill(&s, x, 24, 1), fill(&s, w, 40, 1);
+    harness_stream s = {101};
+    harness_fill(&s, x, 24, 1), harness_fill(&s, w, 40, 1);
     const char *body = "in %a : f32[2,3,4]\nin %b : f32[2,4,5]\n%p = MatMul(%a, %b) @p\n%y = "
                        "ReduceSum(%p) keepdims=0 @y\nout %y";
-    against_differences(body, 2, (const char *[]){"a", "b"}, (double *[]){x, w}, NULL, 5e-3);
+    harness_differences(body, 2, (const char *[]){"a", "b"}, (double *[]){x, w}, NULL, 5e-3);
     arena a;
     arena_init(&a, NULL);
     ir_tensor *got =
@@ -434,27 +384,40 @@ static void T49_softmax(void **state)
 {
     (void)state;
     double x[15], weights[15];
-    stream s = {57};
-    fill(&s, x, 15, 1);
+    harness_stream s = {57};
+    harness_fill(&s, x, 15, 1);
     const char *body = "in %x : f32[3,5]\n%y = Softmax(%x) axis=-1 @y\nout %y";
-    against_differences(body, 1, (const char *[]){"x"}, (double *[]){x}, NULL, 1e-6);
-    fill(&s, weights, 15, 1); /* H5: a gradient that is not zero */
-    against_differences(body, 1, (const char *[]){"x"}, (double *[]){x}, weights, 5e-3);
+    harness_differences(body, 1, (const char *[]){"x"}, (double *[]){x}, NULL, 1e-6);
+    harness_fill(&s, weights, 15, 1); /* H5: a gradient that is not zero */
+    harness_differences(body, 1, (const char *[]){"x"}, (double *[]){x}, weights, 5e-3);
+}
+
+static void H5_weighted_softmax(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    ir_tensor *got =
+        harness_grad(&a, "in %x : f32[3]\n%y = Softmax(%x) @y\nout %y", 1, (const char *[]){"x"},
+                     (const double *[]){(double[]){1, 2, 3}}, (double[]){1, 0, -1});
+    harness_all_near("y", &got[0], (double[]){.09003057, .24472847, .66524096}, 1e-6);
+    harness_all_near("dx", &got[1], (double[]){.14181709, .14077036, -.28258745}, 1e-6);
+    arena_free(&a);
 }
 
 static void T50_layer_norm(void **state)
 {
     (void)state;
     double x[18], scale[6], shift[6];
-    stream s = {1009};
-    fill(&s, x, 18, 1), fill(&s, scale, 6, 1), fill(&s, shift, 6, 1);
+    harness_stream s = {1009};
+    harness_fill(&s, x, 18, 1), harness_fill(&s, scale, 6, 1), harness_fill(&s, shift, 6, 1);
     for (int i = 0; i < 6; i++)
         scale[i] = fabs(scale[i]) + 0.5;
     const char *body = "in %x : f32[3,6]\nin %g : f32[6]\nin %b : f32[6]\n%n = "
                        "LayerNormalization(%x, %g, %b) axis=-1 @n\n%y = ReduceSum(%n) keepdims=0 "
                        "@y\nout %y";
     const char *wrt[3] = {"x", "g", "b"};
-    against_differences(body, 3, wrt, (double *[]){x, scale, shift}, NULL, 5e-3);
+    harness_differences(body, 3, wrt, (double *[]){x, scale, shift}, NULL, 5e-3);
     arena a;
     arena_init(&a, NULL);
     ir_tensor *got = harness_grad(&a, body, 3, wrt, (const double *[]){x, scale, shift}, NULL);
@@ -466,15 +429,15 @@ static void T51_T52_dense(void **state)
 {
     (void)state;
     double x[12], w[15], b[5];
-    stream s = {7};
-    fill(&s, x, 12, 1), fill(&s, w, 15, 1), fill(&s, b, 5, 1);
-    against_differences("in %x : f32[4,3]\nin %w : f32[3,5]\nin %b : f32[5]\nconst %t : i64[4] = "
+    harness_stream s = {7};
+    harness_fill(&s, x, 12, 1), harness_fill(&s, w, 15, 1), harness_fill(&s, b, 5, 1);
+    harness_differences("in %x : f32[4,3]\nin %w : f32[3,5]\nin %b : f32[5]\nconst %t : i64[4] = "
                         "[0, 1, 2, 3]\n%p = MatMul(%x, %w) @p\n%l = Add(%p, %b) @l\n%y = "
                         "SoftmaxCrossEntropyLoss(%l, %t) reduction=\"sum\" @y\nout %y",
                         2, (const char *[]){"w", "b"}, (double *[]){x, w, b}, NULL, 5e-3);
     s.state = 13;
-    fill(&s, x, 6, 1), fill(&s, w, 8, 1);
-    against_differences("in %x : f32[3,2]\nin %w : f32[2,4]\nconst %t : i64[3] = [0, 1, 2]\n%p = "
+    harness_fill(&s, x, 6, 1), harness_fill(&s, w, 8, 1);
+    harness_differences("in %x : f32[3,2]\nin %w : f32[2,4]\nconst %t : i64[3] = [0, 1, 2]\n%p = "
                         "MatMul(%x, %w) @p\n%y = SoftmaxCrossEntropyLoss(%p, %t) @y\nout %y",
                         1, (const char *[]){"w"}, (double *[]){x, w}, NULL, 5e-3);
 }
@@ -483,8 +446,9 @@ static void T53_conv_net(void **state)
 {
     (void)state;
     double x[36], wc[18], bc[2] = {5.0, 5.1}, wfc[24], bfc[3];
-    stream s = {34};
-    fill(&s, x, 36, 1), fill(&s, wc, 18, 0.2), fill(&s, wfc, 24, 0.5), fill(&s, bfc, 3, 1);
+    harness_stream s = {34};
+    harness_fill(&s, x, 36, 1), harness_fill(&s, wc, 18, 0.2), harness_fill(&s, wfc, 24, 0.5),
+        harness_fill(&s, bfc, 3, 1);
     const char *body =
         "in %x : f32[1,1,6,6]\nin %wc : f32[2,1,3,3]\nin %bc : f32[2]\nin %wfc : f32[8,3]\nin %bfc "
         ": f32[3]\nconst %r : i64[4] = [1, 2, 1, 1]\nconst %e : i64[4] = [1, 2, 4, 4]\nconst %f : "
@@ -494,7 +458,7 @@ static void T53_conv_net(void **state)
         "@p\n%l = Add(%p, %bfc) @l\n%y = SoftmaxCrossEntropyLoss(%l, %t) @y\nout %y";
     const char *wrt[4] = {"wc", "bc", "wfc", "bfc"};
     double *data[5] = {x, wc, bc, wfc, bfc};
-    against_differences(body, 4, wrt, data, NULL, 5e-3);
+    harness_differences(body, 4, wrt, data, NULL, 5e-3);
     arena a;
     arena_init(&a, NULL);
     ir_tensor *got = harness_grad(&a, body, 4, wrt, (const double *const *)data, NULL);
@@ -514,15 +478,26 @@ static void T53_conv_net(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(T13_relu),           cmocka_unit_test(T14_max_pool),
-        cmocka_unit_test(T15_T16_conv),       cmocka_unit_test(T17_T18_cross_entropy),
-        cmocka_unit_test(T19_activations),    cmocka_unit_test(T20_T21_solves),
-        cmocka_unit_test(T22_hello_resistor), cmocka_unit_test(T23_T24_many_right_sides),
-        cmocka_unit_test(T25_T27_tangents),   cmocka_unit_test(T28_batched_solve),
-        cmocka_unit_test(T42_vmap_of_solve),  cmocka_unit_test(T43_vmap_of_dense),
-        cmocka_unit_test(vmap_of_lookups),    cmocka_unit_test(T48_batched_product),
-        cmocka_unit_test(T49_softmax),        cmocka_unit_test(T50_layer_norm),
-        cmocka_unit_test(T51_T52_dense),      cmocka_unit_test(T53_conv_net),
+        cmocka_unit_test(T13_relu),
+        cmocka_unit_test(T14_max_pool),
+        cmocka_unit_test(T15_T16_conv),
+        cmocka_unit_test(H9_conv_strides_dilations_groups),
+        cmocka_unit_test(T17_T18_cross_entropy),
+        cmocka_unit_test(T19_activations),
+        cmocka_unit_test(T20_T21_solves),
+        cmocka_unit_test(T22_hello_resistor),
+        cmocka_unit_test(T23_T24_many_right_sides),
+        cmocka_unit_test(T25_T27_tangents),
+        cmocka_unit_test(T28_batched_solve),
+        cmocka_unit_test(T42_vmap_of_solve),
+        cmocka_unit_test(T43_vmap_of_dense),
+        cmocka_unit_test(vmap_of_lookups),
+        cmocka_unit_test(T48_batched_product),
+        cmocka_unit_test(T49_softmax),
+        cmocka_unit_test(H5_weighted_softmax),
+        cmocka_unit_test(T50_layer_norm),
+        cmocka_unit_test(T51_T52_dense),
+        cmocka_unit_test(T53_conv_net),
     };
     return cmocka_run_group_tests_name("acceptance of the transforms", tests, NULL, NULL);
 }

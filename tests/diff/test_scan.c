@@ -124,6 +124,10 @@ static void T32_T33_trajectory(void **state)
     harness_all_near("last", &got[0], last, 1e-12);
     for (int i = 0; i < 4; i++)
         harness_near("last row", harness_at(&got[1], 16 + i), harness_at(&got[0], i), 1e-15);
+    const double first[4] = {0.04149395416765104, 0.9128669916883229, 0.041579862975451555,
+                             0.0018899937716114344};
+    for (int i = 0; i < 4; i++)
+        harness_near("first row", harness_at(&got[1], i), first[i], 1e-12);
     for (int t = 0; t < 5; t++)
         harness_near("row sum",
                      harness_at(&got[1], 4 * t) + harness_at(&got[1], 4 * t + 1) +
@@ -151,11 +155,17 @@ static void T34_gradient_of_growth(void **state)
     (void)state;
     arena a;
     arena_init(&a, NULL);
-    double init[2] = {1, 1};
-    const char *body = geometric(&a, 5, "", false), *wrt = "init";
-    ir_tensor *got = run(&a, grad_of(&a, body, 1, &wrt), (const double *[]){init, one});
-    for (int i = 0; i < 2; i++)
-        harness_near("d init", harness_at(&got[1], i), pow(1.05, 5), 1e-12);
+    double init[3] = {1, 1, 1};
+    const char *wrt = "init";
+    const char *body =
+        "in %init : f64[3]\nconst %steps : f64[5] = [0, 0, 0, 0, 0]\n%last = Scan(%init, %steps) "
+        "body=graph \"b\" {\nin %c : f64[3]\nin %x : f64[]\nconst %k : f64[] = [1.1]\n%m = "
+        "Mul(%c, %k) @m\nout %m\n} num_scan_inputs=1 @scan\n" SUM;
+    ir_graph *g = grad_of(&a, body, 1, &wrt);
+    assert_int_equal(g->outputs.count, 2);
+    ir_tensor *got = run(&a, g, (const double *[]){init, one});
+    for (int i = 0; i < 3; i++)
+        harness_near("d init", harness_at(&got[1], i), 1.61051, 1e-12);
     against_differences(&a, body, 1, &wrt, (double *[]){init});
     arena_free(&a);
 }
@@ -202,7 +212,7 @@ static void T36_T37_gradient_in_xs(void **state)
     arena_free(&a);
 }
 
-static void T38_T39_checkpoints(void **state)
+static void T38_checkpoints(void **state)
 {
     (void)state;
     arena a;
@@ -247,6 +257,116 @@ static void T38_T39_checkpoints(void **state)
     arena_free(&a);
 }
 
+/* A cotangent for every step, in full and from two checkpoints. */
+static void T39_upstream_per_step(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    const double init[2] = {.5, -.5};
+    double upstream[8];
+    for (int i = 0; i < 8; i++)
+        upstream[i] = 0.1 * i;
+    const char *wrt = "init";
+    for (int k = 0; k < 3; k++) {
+        char body[512];
+        snprintf(body, sizeof body,
+                 "in %%init : f64[2]\nconst %%steps : f64[4] = [0, 0, 0, 0]\n%%last, %%all = "
+                 "Scan(%%init, %%steps) body=graph \"b\" {\nin %%c : f64[2]\nin %%x : f64[]\nconst "
+                 "%%k : f64[] = [1.0]\n%%n = Add(%%c, %%k) @n\nout %%n\nout %%n\n} "
+                 "num_scan_inputs=1 checkpoints=%d @scan\nout %%all",
+                 k);
+        ir_tensor *got = run(&a, grad_of(&a, body, 1, &wrt), (const double *[]){init, upstream});
+        harness_all_near("trajectory", &got[0], (double[]){1.5, .5, 2.5, 1.5, 3.5, 2.5, 4.5, 3.5},
+                         1e-12);
+        harness_all_near("d init", &got[1], (double[]){1.2, 1.6}, 1e-12);
+    }
+    arena_free(&a);
+}
+
+/* c + 0.1·c²: the Jacobian depends on the carry, so a wrong stored carry shows. */
+static const char *bent_body(arena *a, int n, int steps, const char *attrs)
+{
+    char zeros[128] = "";
+    for (int i = 0; i < steps; i++)
+        strcat(zeros, i ? ", 0" : "0");
+    return arena_printf(
+        a,
+        "in %%init : f64[%d]\nconst %%steps : f64[%d] = [%s]\n%%last = Scan(%%init, %%steps) "
+        "body=graph \"b\" {\nin %%c : f64[%d]\nin %%x : f64[]\nconst %%k : f64[] = [0.1]\n%%q = "
+        "Mul(%%c, %%c) @q\n%%s = Mul(%%q, %%k) @s\n%%n = Add(%%c, %%s) @n\nout %%n\n} "
+        "num_scan_inputs=1 %s @scan\n%s",
+        n, steps, zeros, n, attrs, SUM);
+}
+
+/* A checkpointed scan that sized its carry by the number of steps would loop half of it. */
+static void H3_checkpointed_carry(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    const double init[2] = {.5, -.5};
+    const char *wrt = "init";
+    for (int recursive = 0; recursive < 2; recursive++)
+        for (int k = 0; k <= 6; k++) {
+            char attrs[64] = "";
+            if (k)
+                snprintf(attrs, sizeof attrs, "checkpoints=%d recursive=%d", k, recursive);
+            ir_tensor *got = run(&a, grad_of(&a, bent_body(&a, 2, 6, attrs), 1, &wrt),
+                                 (const double *[]){init, one});
+            harness_near("loss", harness_at(&got[0], 0), 0.31757503135095555, 1e-12);
+            harness_all_near("d init", &got[1], (double[]){1.9151433621215226, 0.5716530808996244},
+                             1e-12);
+        }
+    /* What is kept between two pieces. */
+    ir_graph *g = grad_of(&a, bent_body(&a, 2, 6, "checkpoints=2"), 1, &wrt);
+    for (uint32_t i = 0, found = 0; i < g->nodes.count && found < 2; i++)
+        if (diff_is_scan(g->nodes.data[i]) && g->outputs.count < 8) {
+            g->outputs.data[found ? 0 : 1] = g->nodes.data[i]->outputs[0];
+            found++;
+        }
+    ir_tensor *kept = run(&a, g, (const double *[]){init, one});
+    harness_all_near("carry after 3", &kept[1], (double[]){0.583095031640625, -0.431967530859375},
+                     1e-12);
+    harness_all_near("carry after 6", &kept[0],
+                     (double[]){0.6981011505323309, -0.38052611918137536}, 1e-12);
+    ir_tensor *deep =
+        run(&a, grad_of(&a, bent_body(&a, 1, 20, "checkpoints=1 recursive=1"), 1, &wrt),
+            (const double *[]){init, one});
+    harness_near("final", harness_at(&deep[0], 0), 4.776334010494816, 1e-11);
+    harness_near("d init", harness_at(&deep[1], 0), 68.10920405579886, 68 * 1e-12);
+    arena_free(&a);
+}
+
+static void H4_xs_that_bend(void **state)
+{
+    (void)state;
+    const double init[1] = {.5}, xs[5] = {1.1, .9, 1.2, .8, 1.0};
+    const double carries[5] = {.575, .5505625, .690986906640625, .600535815827378,
+                               .6366001424365235};
+    const double dxs[5] = {.6987123633374922, .7916445495942029, .5785760049128982,
+                           .7739793837817178, .600535815827378};
+    for (int k = 0; k <= 4; k++) {
+        arena a;
+        arena_init(&a, NULL);
+        const char *body = arena_printf(
+            &a,
+            "in %%init : f64[1]\nin %%xs : f64[5]\n%%last, %%all = Scan(%%init, %%xs) body=graph "
+            "\"b\" {\nin %%c : f64[1]\nin %%x : f64[]\nconst %%k : f64[] = [0.1]\n%%m = Mul(%%c, "
+            "%%x) @m\n%%q = Mul(%%c, %%c) @q\n%%s = Mul(%%q, %%k) @s\n%%n = Add(%%m, %%s) @n\nout "
+            "%%n\nout %%n\n} num_scan_inputs=1 checkpoints=%d @scan\n%s",
+            k, SUM);
+        ir_graph *plain = harness_graph(&a, body);
+        plain->outputs.data[0] = plain->nodes.data[0]->outputs[1];
+        harness_all_near("carries", run(&a, plain, (const double *[]){init, xs}), carries, 1e-12);
+        ir_tensor *got = run(&a, grad_of(&a, body, 2, (const char *[]){"init", "xs"}),
+                             (const double *[]){init, xs, one});
+        harness_near("d init", harness_at(&got[1], 0), 1.6769096720099816, 1e-12);
+        harness_all_near("d xs", &got[2], dxs, 1e-12);
+        arena_free(&a);
+    }
+}
+
 /* Only the carries between the pieces stay alive: no value of the forward part has one row per
  * step. */
 static void checkpoints_keep_few_carries(void **state)
@@ -273,9 +393,9 @@ static void checkpoints_keep_few_carries(void **state)
     arena_free(&a);
 }
 
-/* Forward steps that the gradient of one recursive piece runs: T(s) = s − 1 up to four, then
+/* H7. Forward steps that the gradient of one recursive piece runs: T(s) = s − 1 up to four, then
  * ⌊s/2⌋ + T(⌈s/2⌉) + T(⌊s/2⌋). */
-static void recursive_gradients(void **state)
+static void H7_recursive_gradients(void **state)
 {
     (void)state;
     static const int64_t runs[][2] = {{1, 0}, {4, 3}, {5, 5}, {6, 7}, {8, 10}, {16, 28}};
@@ -419,9 +539,12 @@ int main(void)
         cmocka_unit_test(T34_gradient_of_growth),
         cmocka_unit_test(T35_gradient_of_heat),
         cmocka_unit_test(T36_T37_gradient_in_xs),
-        cmocka_unit_test(T38_T39_checkpoints),
+        cmocka_unit_test(T38_checkpoints),
+        cmocka_unit_test(T39_upstream_per_step),
+        cmocka_unit_test(H3_checkpointed_carry),
+        cmocka_unit_test(H4_xs_that_bend),
         cmocka_unit_test(checkpoints_keep_few_carries),
-        cmocka_unit_test(recursive_gradients),
+        cmocka_unit_test(H7_recursive_gradients),
         cmocka_unit_test(tangents_of_scans),
         cmocka_unit_test(T40_vmap_of_gradient_of_scan),
         cmocka_unit_test(T41_vmap_of_scan),
