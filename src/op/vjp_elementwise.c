@@ -132,10 +132,18 @@ tacit_status op_vjp_clip(op_diff *c)
     ir_value *x = c->node->inputs[0], *pass = c->out_grad[0];
     ir_value *zero = op_diff_scalar(c, x->type.dtype, 0);
     static const char *const outside[] = {"Less", "Greater"};
-    for (uint32_t i = 1; i < c->node->n_inputs && i < 3; i++)
-        if (c->node->inputs[i])
-            pass = op_diff3(c, "Where", op_diff2(c, outside[i - 1], x, c->node->inputs[i]), zero,
-                            pass);
+    for (uint32_t i = c->node->n_inputs < 3 ? c->node->n_inputs : 3; i-- > 1;) {
+        ir_value *limit = c->node->inputs[i]; /* the upper one has the last word */
+        if (!limit)
+            continue;
+        ir_value *held = i == 1               ? x
+                         : c->node->inputs[1] ? op_diff2(c, "Max", x, c->node->inputs[1])
+                                              : x;
+        ir_value *cut = op_diff2(c, outside[i - 1], held, limit);
+        if (c->wanted[i])
+            give(c, i, op_diff3(c, "Where", cut, pass, zero));
+        pass = op_diff3(c, "Where", cut, zero, pass);
+    }
     c->in_grad[0] = pass;
     return c->status;
 }

@@ -151,15 +151,37 @@ static ir_value *write_at(const places *p, ir_value *x, ir_value *updates, const
     return reduction ? op_spell_attr_string(p->c, y, "reduction", reduction) : y;
 }
 
-/* Where updates were written (or added), the gradient is theirs (or both's). */
+/* 1 for updates that no later one wrote over, else 0. */
+static ir_value *last_writers(const places *p, const ir_type *updates, const ir_type *data)
+{
+    op_diff *c = p->c;
+    int64_t count = ir_shape_size(&updates->shape);
+    int64_t *number = op_spell_scratch(c, (size_t)(count + 1) * sizeof *number);
+    for (int64_t i = 0; number && i < count; i++)
+        number[i] = i;
+    if (!number)
+        return NULL;
+    ir_type places_type = *data;
+    places_type.dtype = TACIT_I64;
+    ir_value *numbers = op_spell_ints(c, updates->shape.rank, updates->shape.dims, number);
+    ir_value *last = write_at(p, op_diff_zeros(c, &places_type), numbers, NULL);
+    return op_diff_cast(c, op_diff2(c, "Equal", read_at(p, last), numbers), updates->dtype);
+}
+
+/* Where updates were written (or added), the gradient is theirs (or both's); of several for one
+ * place the last one's. */
 static void scatter_plain(const places *p, bool add)
 {
     op_diff *c = p->c;
     ir_value *g = c->out_grad[0];
     if (c->wanted[0])
         c->in_grad[0] = add ? g : write_at(p, g, op_diff_zeros(c, &c->node->inputs[2]->type), NULL);
-    if (c->wanted[2])
-        c->in_grad[2] = read_at(p, g);
+    if (!c->wanted[2])
+        return;
+    ir_value *d = read_at(p, g);
+    if (!add)
+        d = op_spell_mul(c, d, last_writers(p, &c->node->inputs[2]->type, &g->type));
+    c->in_grad[2] = d;
 }
 
 /* All that attain the extremum share its gradient. */

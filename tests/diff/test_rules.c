@@ -27,7 +27,7 @@ static const char *const by_convention[] = {"Round", "tacit.FakeQuantize", "Drop
                                             "tacit.Function", "tacit.Elementwise"};
 
 /* Rows without a derivative rule whose error names the node: optimisers, values of other kinds than
- * tensors, and what has another shape every time. */
+ * tensors, what has another shape every time, and caches that decoding writes into. */
 static const char *const without[] = {
     "ai.onnx.preview.training.Adagrad",
     "ai.onnx.preview.training.Momentum",
@@ -44,7 +44,7 @@ static const char *const without[] = {
     "OptionalGetElement",
     "SequenceMap",
     "tacit.BatchedScan",
-    "tacit.CachedAttention", /* made by a pass, after the transforms */
+    "tacit.CachedAttention",
 };
 
 /* Rows that only know integers, bools or bytes, or nothing but integers to give: no cotangent ever
