@@ -37,9 +37,20 @@ tacit_status diff_find_wrt(const ir_graph *g, uint32_t n, const char *const *nam
     return TACIT_OK;
 }
 
+/* Which values depend on what is differentiated. Values made since the marks were set stand for
+ * such values. */
+typedef struct marks {
+    const bool *reach;
+    uint32_t values;
+} marks;
+
+static bool is_reached(const marks *m, const ir_value *v)
+{
+    return v && (v->id >= m->values || m->reach[v->id]);
+}
+
 /* Puts what the row's spelling built in the place of the node; *done: it built something. */
-static tacit_status spell_out(ir_graph *g, ir_node *n, const bool *reach, bool *done,
-                              tacit_error *err)
+static tacit_status spell_out(ir_graph *g, ir_node *n, const marks *m, bool *done, tacit_error *err)
 {
     op_diff c = {.graph = g, .node = n, .err = err};
     ir_value **out = ARENA_ARRAY(g->memory, n->n_outputs + 1u, ir_value *);
@@ -47,7 +58,7 @@ static tacit_status spell_out(ir_graph *g, ir_node *n, const bool *reach, bool *
     if (!out || !wanted)
         return error_memory(err, "a derivative graph");
     for (uint32_t i = 0; i < n->n_inputs; i++)
-        wanted[i] = n->inputs[i] && reach[n->inputs[i]->id];
+        wanted[i] = is_reached(m, n->inputs[i]);
     c.wanted = wanted;
     TRY(n->op->spell(&c, out));
     for (uint32_t i = 0; i < n->n_outputs; i++)
@@ -78,16 +89,16 @@ static void mark(const ir_graph *g, uint32_t n, ir_value *const *wrt, bool *reac
         diff_reach(g, reach);
 }
 
-static bool reached(const ir_node *n, const bool *reach)
+static bool reads_reached(const marks *m, const ir_node *n)
 {
     for (uint32_t i = 0; i < n->n_inputs; i++)
-        if (n->inputs[i] && reach[n->inputs[i]->id])
+        if (is_reached(m, n->inputs[i]))
             return true;
     return false;
 }
 
 /* By decomposition or, where the node's form has none, by its spelling. */
-static tacit_status simplify(ir_graph *g, ir_node *n, bool has_rule, const bool *reach, bool *done,
+static tacit_status simplify(ir_graph *g, ir_node *n, bool has_rule, const marks *m, bool *done,
                              tacit_error *err)
 {
     tacit_status status = TACIT_ERR_UNSUPPORTED;
@@ -95,7 +106,7 @@ static tacit_status simplify(ir_graph *g, ir_node *n, bool has_rule, const bool 
         status = n->op->decompose(g, n, err);
     *done = status == TACIT_OK;
     if (status == TACIT_ERR_UNSUPPORTED && n->op->spell)
-        return spell_out(g, n, reach, done, err);
+        return spell_out(g, n, m, done, err);
     return has_rule || !n->op->decompose ? TACIT_OK : status;
 }
 
@@ -110,12 +121,13 @@ tacit_status diff_decompose(ir_graph *g, bool (*has_rule)(const op_def *op), uin
         if (!reach)
             return error_memory(err, "a derivative graph");
         mark(g, n, wrt, reach);
+        marks m = {reach, g->values.count};
         for (uint32_t i = 0; i < count; i++) {
             ir_node *node = g->nodes.data[i];
-            if (!node->type || !node->op || !reached(node, reach))
+            if (!node->type || !node->op || !reads_reached(&m, node))
                 continue;
             bool done = false;
-            tacit_status status = simplify(g, node, has_rule(node->op), reach, &done, err);
+            tacit_status status = simplify(g, node, has_rule(node->op), &m, &done, err);
             if (status != TACIT_OK) /* builders name the node themselves */
                 return strncmp(err->message, "node '", 6) == 0 ? status
                                                                : op_context(node, status, err);

@@ -32,6 +32,23 @@ bool diff_is_scan(const ir_node *n)
     return n->type && n->op && strcmp(n->type, "Scan") == 0 && n->domain[0] == '\0';
 }
 
+/* A carry keeps its type from step to step. */
+static tacit_status check_carries(const ir_node *n, const scan *s, tacit_error *err)
+{
+    for (uint32_t k = 0; k < s->states; k++) {
+        const ir_type *in = &s->body->inputs.data[k]->type, *out = &s->body->outputs.data[k]->type;
+        char a[IR_SHAPE_TEXT], b[IR_SHAPE_TEXT];
+        if (ir_type_is_static(in) && ir_type_is_static(out) &&
+            (in->dtype != out->dtype || !ir_shape_equal(&in->shape, &out->shape)))
+            return error_set(err, TACIT_ERR_SHAPE,
+                             "node '%s' (Scan): carry %u enters a step as %s%s and leaves it as "
+                             "%s%s",
+                             n->name, k, tacit_dtype_text(in->dtype), ir_shape_text(&in->shape, a),
+                             tacit_dtype_text(out->dtype), ir_shape_text(&out->shape, b));
+    }
+    return TACIT_OK;
+}
+
 static tacit_status read_scan(ir_node *n, scan *s, tacit_error *err)
 {
     int64_t xs = ir_attr_int(n, "num_scan_inputs", 0);
@@ -46,6 +63,7 @@ static tacit_status read_scan(ir_node *n, scan *s, tacit_error *err)
         s->body->captures.count != s->captures)
         return error_set(err, TACIT_ERR_GRAPH, "node '%s' (Scan): the body does not fit", n->name);
     s->ys = s->body->outputs.count - s->states;
+    TRY(check_carries(n, s, err));
     for (uint32_t i = 0; i < s->xs || i < s->ys; i++)
         if (list_at(n, "scan_input_axes", i) != 0 || list_at(n, "scan_output_axes", i) != 0)
             return error_set(err, TACIT_ERR_UNSUPPORTED,

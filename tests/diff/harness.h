@@ -128,7 +128,8 @@ static inline ir_tensor *harness_grad(arena *a, const char *body, uint32_t n,
     tacit_error err = {0};
     ir_graph *g = harness_graph(a, body);
     uint32_t inputs = g->inputs.count;
-    if (diff_grad(g, n, wrt, &(diff_grad_options){.with_loss = true}, &err) != TACIT_OK)
+    if (diff_grad(g, n, wrt, &(diff_grad_options){.with_loss = true}, &err) != TACIT_OK ||
+        diff_inline_functions(g, NULL, NULL, &err) != TACIT_OK) /* as compiling does */
         fail_msg("%s", err.message);
     const ir_tensor *all[HARNESS_MOST];
     for (uint32_t i = 0; i < inputs; i++)
@@ -176,7 +177,8 @@ static inline ir_tensor *harness_jvp(arena *a, const char *body, const char *wrt
     tacit_error err = {0};
     ir_graph *g = harness_graph(a, body);
     uint32_t inputs = g->inputs.count;
-    if (diff_jvp(g, 1, &wrt, &err) != TACIT_OK)
+    if (diff_jvp(g, 1, &wrt, &err) != TACIT_OK ||
+        diff_inline_functions(g, NULL, NULL, &err) != TACIT_OK)
         fail_msg("%s", err.message);
     const ir_tensor *all[HARNESS_MOST];
     for (uint32_t i = 0; i < inputs; i++)

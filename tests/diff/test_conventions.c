@@ -237,6 +237,65 @@ static void bad_requests_are_named(void **state)
             "x", false, TACIT_ERR_SHAPE, "no static shape");
 }
 
+/* A value that a step writes over must keep its shape. */
+static void carries_keep_their_shape(void **state)
+{
+    (void)state;
+    refused("in %x : f64[2]\nin %xs : f64[3,2]\n%y = Scan(%x, %xs) body=graph \"b\" {\nin %c : "
+            "f64[2]\nin %t : f64[2]\n%u = Concat(%c, %t) axis=0 @u\nout %u\n} num_scan_inputs=1 "
+            "@grow\nout %y",
+            "x", false, TACIT_ERR_SHAPE, "'grow' (Scan): carry 0 enters a step as f64[2]");
+    refused("in %x : f64[2]\nin %xs : f64[3,2]\n%y = Scan(%x, %xs) body=graph \"b\" {\nin %c : "
+            "f64[2]\nin %t : f64[2]\n%u = Cast(%c) to=1 @u\nout %u\n} num_scan_inputs=1 "
+            "@narrow\nout %y",
+            "x", false, TACIT_ERR_SHAPE, "'narrow' (Scan): carry 0");
+}
+
+/* More checkpoints than steps, or fewer than none. */
+static void checkpoint_counts_out_of_range(void **state)
+{
+    (void)state;
+    static const char *const counts[] = {"-1", "4", "1000000"};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        char body[400];
+        snprintf(
+            body, sizeof body,
+            "in %%x : f64[2]\nin %%xs : f64[3,2]\n%%y = Scan(%%x, %%xs) body=graph \"b\" {\nin "
+            "%%c : f64[2]\nin %%t : f64[2]\n%%u = Add(%%c, %%t) @u\nout %%u\n} "
+            "num_scan_inputs=1 checkpoints=%s @scan\nout %%y",
+            counts[i]);
+        refused(body, "x", false, TACIT_ERR_ARGUMENT, "checkpoints for 3 steps");
+    }
+}
+
+/* Several outputs with rules of their own, which differ from the derivative of the body: the vjp
+ * must win in reverse, the jvp in forward mode. Body: (x·y, x + y). */
+static void functions_with_several_outputs(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    static const char body[] =
+        "in %x : f64[2]\nin %y : f64[2]\n%p, %q = tacit.Function(%x, %y) body=graph \"f\" {\nin %a "
+        ": f64[2]\nin %b : f64[2]\n%m = Mul(%a, %b) @m\n%s = Add(%a, %b) @s\nout %m\nout %s\n} "
+        "vjp=graph \"v\" {\nin %a : f64[2]\nin %b : f64[2]\nin %m : f64[2]\nin %s : f64[2]\nin "
+        "%dm : f64[2]\nin %ds : f64[2]\nconst %k : f64[] = [10.0]\n%u = Mul(%dm, %b) @u\n%da = "
+        "Mul(%u, %k) @da\n%w = Mul(%ds, %m) @w\n%db = Mul(%w, %k) @db\nout %da\nout %db\n} "
+        "jvp=graph \"j\" {\nin %a : f64[2]\nin %b : f64[2]\nin %ta : f64[2]\nin %tb : f64[2]\n%tm "
+        "= Sub(%ta, %tb) @tm\n%ts = Mul(%ta, %b) @ts\nout %tm\nout %ts\n} @f\n%z = Concat(%p, %q) "
+        "axis=0 @z\nout %z";
+    const double x[2] = {2, 3}, y[2] = {5, -1}, g[4] = {1, 2, 3, 4}, t[2] = {0.5, 0.25};
+    ir_tensor *got = harness_grad(&a, body, WRT("x", "y"), (const double *[]){x, y}, g);
+    harness_all_near("values", &got[0], (double[]){10, -3, 7, 2}, 0);
+    harness_all_near("dx", &got[1], (double[]){50, -20}, 1e-12);
+    harness_all_near("dy", &got[2], (double[]){300, -120}, 1e-12);
+    got = harness_jvp(&a, body, "x", (const double *[]){x, y}, t);
+    harness_all_near("tangents", &got[1], (double[]){0.5, 0.25, 2.5, -0.25}, 1e-12);
+    got = harness_jvp(&a, body, "y", (const double *[]){x, y}, t);
+    harness_all_near("tangents", &got[1], (double[]){-0.5, -0.25, 0, 0}, 1e-12);
+    arena_free(&a);
+}
+
 /* A row that has no rule is named, with its node. */
 static void missing_rules_are_named(void **state)
 {
@@ -283,6 +342,9 @@ int main(void)
         cmocka_unit_test(conventions_stop_gradients),
         cmocka_unit_test(unreached_values_get_zeros_and_a_warning),
         cmocka_unit_test(bad_requests_are_named),
+        cmocka_unit_test(carries_keep_their_shape),
+        cmocka_unit_test(checkpoint_counts_out_of_range),
+        cmocka_unit_test(functions_with_several_outputs),
         cmocka_unit_test(missing_rules_are_named),
         cmocka_unit_test(cycles_are_refused),
     };

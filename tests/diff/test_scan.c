@@ -139,9 +139,9 @@ static void T32_T33_trajectory(void **state)
 /* c·k for six steps, each with its own factor drawn from the carry itself when `bent`. */
 static const char *geometric(arena *a, int steps, const char *attrs, bool bent)
 {
-    char zeros[64] = "";
+    char zeros[4000] = "";
     for (int i = 0; i < steps; i++)
-        strcat(zeros, i ? ", 0" : "0");
+        strcpy(zeros + (i ? 3 * i - 2 : 0), i ? ", 0" : "0");
     return arena_printf(a,
                         "in %%init : f64[2]\nconst %%steps : f64[%d] = [%s]\n%%last = Scan(%%init, "
                         "%%steps) body=graph \"b\" {\nin %%c : f64[2]\nin %%x : f64[]\nconst %%k : "
@@ -398,7 +398,8 @@ static void checkpoints_keep_few_carries(void **state)
 static void H7_recursive_gradients(void **state)
 {
     (void)state;
-    static const int64_t runs[][2] = {{1, 0}, {4, 3}, {5, 5}, {6, 7}, {8, 10}, {16, 28}};
+    static const int64_t runs[][2] = {{1, 0},   {4, 3},   {5, 5},    {6, 7},     {8, 10},
+                                      {16, 28}, {32, 72}, {64, 176}, {100, 312}, {1000, 4700}};
     double init[2] = {.5, -.3};
     const char *wrt = "init";
     for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
@@ -414,6 +415,10 @@ static void H7_recursive_gradients(void **state)
                 steps += n->inputs[1]->type.shape.dims[0];
         }
         assert_int_equal(steps, runs[r][0] + runs[r][1]);
+        if (runs[r][0] > 100) {
+            arena_free(&a);
+            continue;
+        }
         ir_tensor *got = run(&a, g, (const double *[]){init, one});
         ir_tensor *full = run(&a, grad_of(&a, geometric(&a, (int)runs[r][0], "", true), 1, &wrt),
                               (const double *[]){init, one});
