@@ -122,9 +122,10 @@ tacit_status op_spell_butterfly(op_diff *c, ir_value **out)
     const int64_t *d = x->type.shape.dims;
     int64_t n = d[1], half = n / 2, stride = INT64_C(1) << ir_attr_int(c->node, "stage", 0);
     tacit_dtype dtype = x->type.dtype;
-    int64_t *first = op_spell_scratch(c, (size_t)(2 * n) * sizeof *first), *place = first + n;
+    int64_t *first = op_spell_scratch(c, (size_t)(2 * n) * sizeof *first);
     if (!first)
         return c->status;
+    int64_t *place = first + n;
     for (int64_t k = 0; k < half; k++) {
         first[k] = k / stride * 2 * stride + k % stride;
         first[half + k] = first[k] + stride;

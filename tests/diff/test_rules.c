@@ -27,7 +27,7 @@ static const char *const by_convention[] = {"Round", "tacit.FakeQuantize", "Drop
                                             "tacit.Function", "tacit.Elementwise"};
 
 /* Rows without a derivative rule whose error names the node: optimisers, values of other kinds than
- * tensors, what has another shape every time, and caches that decoding writes into. */
+ * tensors, and what has another shape every time. */
 static const char *const without[] = {
     "ai.onnx.preview.training.Adagrad",
     "ai.onnx.preview.training.Momentum",
@@ -43,22 +43,14 @@ static const char *const without[] = {
     "Optional",
     "OptionalGetElement",
     "SequenceMap",
-    "tacit.BatchedScan",
-    "tacit.CachedAttention",
 };
 
 /* Rows that only know integers, bools or bytes, or nothing but integers to give: no cotangent ever
  * comes to them. DequantizeLinear refuses what they made of differentiated values. */
 static const char *const integers[] = {
-    "BitwiseAnd",      "BitwiseOr",
-    "BitwiseXor",      "BitwiseNot",
-    "BitShift",        "Not",
-    "MatMulInteger",   "ConvInteger",
-    "QuantizeLinear",  "DynamicQuantizeLinear",
-    "QLinearMatMul",   "QLinearConv",
-    "tacit.QMatMul",   "tacit.QConv",
-    "tacit.IntMatMul", "ImageDecoder",
-    "SequenceLength",  "OptionalHasElement",
+    "BitwiseAnd",    "BitwiseOr",     "BitwiseXor",   "BitwiseNot",     "BitShift",
+    "Not",           "MatMulInteger", "ConvInteger",  "QuantizeLinear", "DynamicQuantizeLinear",
+    "QLinearMatMul", "QLinearConv",   "ImageDecoder", "SequenceLength", "OptionalHasElement",
 };
 
 /* Replaced before any rule is asked for: test_scan.c, test_gradient_node.c. */
@@ -434,6 +426,9 @@ static void every_row_is_accounted_for(void **state)
             continue;
         bool listed = IS_IN(name, without) || IS_IN(name, integers) || IS_IN(name, walkers);
         bool stops = row->flags & OP_NOT_DIFFERENTIABLE || row->max_in == 0;
+        /* Own ops without rules are made by passes, which run after the transforms; the error for
+         * the others names the node. */
+        stops |= row->domain && strcmp(row->domain, "tacit") == 0;
         if (!rule && (listed || stops))
             continue;
         print_error("%s has %s\n", name,
