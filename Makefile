@@ -4,7 +4,7 @@ BUILD ?= build
 BENCH ?=
 PREFIX ?= /usr/local
 
-.PHONY: run build test bench check install format setup clean python test-python wheel
+.PHONY: run build test test-gpu bench check install format setup clean python test-python wheel
 
 setup:
 	@scripts/setup
@@ -18,6 +18,10 @@ run: build
 
 test: build
 	@scripts/run-tests $(BUILD)
+
+# On a machine with a GPU: what CI can only compile.
+test-gpu: build
+	@scripts/test-gpu $(BUILD)
 
 bench:
 	@scripts/setup bench

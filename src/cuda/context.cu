@@ -16,6 +16,9 @@ struct context : cuda_context {
     block *blocks;
     cudaStream_t aside;
     cudaEvent_t marks[CUDA_MARKS], made;
+    cudaStream_t trunk, branches[CUDA_BRANCHES - 1]; /* branch 0 is the trunk */
+    cudaEvent_t forked, ended[CUDA_BRANCHES - 1];
+    bool used[CUDA_BRANCHES - 1];
 };
 
 static tacit_status failed(cudaError_t e, const char *what, tacit_error *err)
@@ -224,12 +227,51 @@ static tacit_status do_wait_mark(void *self, unsigned which, tacit_error *err)
     return status == TACIT_OK ? launched(c, err) : status;
 }
 
+static tacit_status do_fork(void *self, tacit_error *err)
+{
+    context *c = enter(self);
+    return checked(cudaEventRecord(c->forked, c->trunk), "forking", err);
+}
+static tacit_status do_branch(void *self, unsigned which, tacit_error *err)
+{
+    context *c = enter(self);
+    if (which == 0) {
+        c->stream = c->trunk;
+        return TACIT_OK;
+    }
+    c->stream = c->branches[which - 1];
+    if (c->used[which - 1])
+        return TACIT_OK;
+    c->used[which - 1] = true;
+    return checked(cudaStreamWaitEvent(c->stream, c->forked, 0), "forking", err);
+}
+static tacit_status do_join(void *self, tacit_error *err)
+{
+    context *c = enter(self);
+    cudaError_t e = cudaSuccess;
+    c->stream = c->trunk;
+    for (int i = 0; i + 1 < CUDA_BRANCHES; i++) {
+        if (c->used[i] && e == cudaSuccess)
+            e = cudaEventRecord(c->ended[i], c->branches[i]);
+        if (c->used[i] && e == cudaSuccess)
+            e = cudaStreamWaitEvent(c->trunk, c->ended[i], 0);
+        c->used[i] = false;
+    }
+    return checked(e, "joining", err);
+}
+static tacit_status do_notify(void *self, void (*tell)(void *), void *what, tacit_error *err)
+{
+    context *c = enter(self);
+    return checked(cudaLaunchHostFunc(c->stream, tell, what), "queueing a call", err);
+}
+
 static const cuda_ops ops = {do_alloc,     do_release, do_alloc_host,  do_release_host,
                              do_copy,      do_clear,   do_keys,        do_step,
                              do_deal,      do_local,   do_words,       do_product,
                              do_split,     do_gemm,    do_pack,        do_unpack,
                              do_graph_begin, do_graph_end, do_graph_run, do_graph_free,
-                             do_wait,      do_mark,    do_wait_mark};
+                             do_wait,      do_mark,    do_wait_mark,
+                             do_fork,      do_branch,  do_join,        do_notify};
 
 extern "C" bool cuda_present(char *why, size_t size)
 {
@@ -280,6 +322,14 @@ static cudaError_t prepare(context *c, uint64_t budget, cuda_device *out)
         e = cudaStreamCreateWithFlags(&c->aside, cudaStreamNonBlocking);
     if (e == cudaSuccess)
         e = cudaEventCreateWithFlags(&c->made, cudaEventDisableTiming);
+    c->trunk = c->stream;
+    if (e == cudaSuccess)
+        e = cudaEventCreateWithFlags(&c->forked, cudaEventDisableTiming);
+    for (int i = 0; i + 1 < CUDA_BRANCHES && e == cudaSuccess; i++) {
+        e = cudaStreamCreateWithFlags(&c->branches[i], cudaStreamNonBlocking);
+        if (e == cudaSuccess)
+            e = cudaEventCreateWithFlags(&c->ended[i], cudaEventDisableTiming);
+    }
     for (int i = 0; i < CUDA_MARKS && e == cudaSuccess; i++)
         e = cudaEventCreateWithFlags(&c->marks[i], cudaEventDisableTiming);
     if (e == cudaSuccess)
@@ -326,6 +376,7 @@ extern "C" void cuda_close(cuda_device *device)
     if (!c)
         return;
     enter(c);
+    large_free(c);
     while (c->blocks)
         do_release(c, c->blocks->memory);
     if (c->keys) {
@@ -335,6 +386,14 @@ extern "C" void cuda_close(cuda_device *device)
     for (int i = 0; i < CUDA_MARKS; i++)
         if (c->marks[i])
             cudaEventDestroy(c->marks[i]);
+    for (int i = 0; i + 1 < CUDA_BRANCHES; i++) {
+        if (c->ended[i])
+            cudaEventDestroy(c->ended[i]);
+        if (c->branches[i])
+            cudaStreamDestroy(c->branches[i]);
+    }
+    if (c->forked)
+        cudaEventDestroy(c->forked);
     if (c->made)
         cudaEventDestroy(c->made);
     if (c->aside)
@@ -343,4 +402,11 @@ extern "C" void cuda_close(cuda_device *device)
         cudaStreamDestroy(c->stream);
     free(c);
     memset(device, 0, sizeof *device);
+}
+
+extern "C" uint64_t cuda_free_bytes(const cuda_device *device)
+{
+    size_t free_bytes = 0, total = 0;
+    enter(device->self);
+    return cudaMemGetInfo(&free_bytes, &total) == cudaSuccess ? free_bytes : 0;
 }

@@ -13,7 +13,7 @@ struct cuda_context {
     uint32_t *keys;  /* CUDA_KEY_WORDS, then the 256 words of the AES table */
     uint64_t budget, held;
     cudaError_t failed; /* first failure of a launch, told by the next call that can */
-    void *cublas;
+    struct large *large; /* cuBLASLt and its memory, once needed */
 };
 
 enum { KERNEL_THREADS = 256 };

@@ -131,8 +131,17 @@ typedef struct cuda_ops {
     /* A place among the copies aside, to wait for those before it; `which` below CUDA_MARKS. */
     tacit_status (*mark)(void *self, unsigned which, tacit_error *err);
     tacit_status (*wait_mark)(void *self, unsigned which, tacit_error *err);
+    /* Between fork and join, work goes to the branch chosen last (below CUDA_BRANCHES); branches
+     * run beside one another, after what was queued before and before what comes after. */
+    tacit_status (*fork)(void *self, tacit_error *err);
+    tacit_status (*branch)(void *self, unsigned which, tacit_error *err);
+    tacit_status (*join)(void *self, tacit_error *err);
+    /* Calls `tell` on a thread of the driver when everything queued so far is done; it must not use
+     * the device. This is how ACCELERATOR tasks are completed. */
+    tacit_status (*notify)(void *self, void (*tell)(void *context), void *context,
+                           tacit_error *err);
 } cuda_ops;
-enum { CUDA_MARKS = 2 };
+enum { CUDA_MARKS = 2, CUDA_BRANCHES = 4 };
 
 typedef struct cuda_device {
     const cuda_ops *ops;
@@ -150,6 +159,8 @@ bool cuda_present(char *why, size_t size);
 /* The n-th device. `budget`: most bytes to allocate; 0: what is free. */
 tacit_status cuda_open(unsigned n, uint64_t budget, cuda_device *out, tacit_error *err);
 void cuda_close(cuda_device *device);
+/* Free memory of the card, whoever uses it. */
+uint64_t cuda_free_bytes(const cuda_device *device);
 
 #ifdef __cplusplus
 }

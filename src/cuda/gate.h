@@ -85,7 +85,7 @@ typedef struct cuda_io {
  * a time, and multiply them with the table's bytes. */
 static inline uint64_t cuda_lookup_chunk(uint64_t count, unsigned bits)
 {
-    uint64_t most = (uint64_t)1 << (28 - bits); /* 32 MB of strings */
+    uint64_t most = (uint64_t)1 << (30 - bits); /* 128 MB of strings */
     return count < most ? count : most;
 }
 static inline uint64_t cuda_scratch_bytes(const cuda_gate *g)

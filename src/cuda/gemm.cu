@@ -175,7 +175,7 @@ extern "C" void launch_gemm(cuda_context *c, const cuda_gemm *g)
                    cuda_split_rows(g->n), 1, 1};
     uint64_t across = (g->n + TILE_N - 1) / TILE_N, down = (g->m + TILE_M - 1) / TILE_M;
     uint64_t tiles = across * down * g->batch, wanted = 2 * (uint64_t)c->processors;
-    if (!tiles || !p.blocks)
+    if (!tiles || !p.blocks || launch_large(c, g))
         return;
     uint64_t least = (p.blocks * CUDA_BLOCK_K * g->limbs + 131071) / 131072;
     uint64_t splits = tiles < wanted ? wanted / tiles : 1;

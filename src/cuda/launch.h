@@ -22,6 +22,9 @@ void launch_unpack(cuda_context *c, const cuda_string *strings, uint32_t n, uint
                    const void *message, int add);
 void launch_split(cuda_context *c, const cuda_split *s);
 void launch_gemm(cuda_context *c, const cuda_gemm *g);
+/* The same by cuBLASLt, for large matrices, where that library is; false: not done. */
+bool launch_large(cuda_context *c, const cuda_gemm *g);
+void large_free(cuda_context *c);
 
 #ifdef __cplusplus
 }

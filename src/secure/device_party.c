@@ -358,6 +358,26 @@ static void walk_step(sec_device *d, flight *f)
     }
 }
 
+/* The steps of a round do not depend on one another, and what they free is only used again in the
+ * next one. */
+static void walk_steps(sec_device *d)
+{
+    plan_walk *w = d->w;
+    bool apart = d->n_flights > 1 && w->live && w->status == TACIT_OK;
+    if (apart)
+        w->status = w->ops->fork(w->self, w->err);
+    for (uint32_t i = 0; i < d->n_flights; i++) {
+        if (apart)
+            PLAN_CALL(w, branch, i % CUDA_BRANCHES);
+        walk_step(d, &d->flights[i]);
+    }
+    tacit_error ignored;
+    if (apart) {
+        tacit_status status = w->ops->join(w->self, w->status == TACIT_OK ? w->err : &ignored);
+        w->status = w->status == TACIT_OK ? status : w->status;
+    }
+}
+
 /* Packs what the round opens; the strings also say how to add what comes back. */
 static uint64_t walk_message(sec_device *d)
 {
@@ -509,8 +529,7 @@ static void walk_rounds(sec_device *d)
             walk_advance(d);
         for (; d->at < p->instrs.count && p->instrs.data[d->at].start == r; d->at++)
             walk_begin(d, &p->instrs.data[d->at], d->at);
-        for (uint32_t i = 0; i < d->n_flights; i++)
-            walk_step(d, &d->flights[i]);
+        walk_steps(d);
         size = d->rounds[r + 1].size = walk_message(d);
         most = size > most ? size : most;
         plan_round(w);

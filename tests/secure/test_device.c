@@ -242,11 +242,74 @@ static void a_lost_device(void **state)
     world_end(&w);
 }
 
+static tacit_status echo(void *context, const void *out, size_t out_size, void *in, size_t in_size,
+                         tacit_error *err)
+{
+    (void)context, (void)err, (void)out_size;
+    if (out && in_size)
+        memcpy(in, out, in_size);
+    return TACIT_OK;
+}
+static tacit_status any_key(void *context, void *data, size_t size, tacit_error *err)
+{
+    (void)context, (void)err;
+    memset(data, 0x3c, size);
+    return TACIT_OK;
+}
+
+/* Many inferences of one party, its messages sent back to it: memory returns to where it was. */
+static void many_runs(const cuda_device *d, int sessions, int runs)
+{
+    world w;
+    world_graph(&w, small, 5, 0.6);
+    assert_int_equal(world_compile(&w, world_mode()), TACIT_OK);
+    sec_link link = {.key_read = any_key, .exchange = echo};
+    fss_party party;
+    uint8_t seed[16] = {7};
+    fss_party_init(&party, &w.p->suite, SEC_SERVER, seed);
+    for (int s = 0; s < sessions; s++) {
+        sec_weights weights = {0};
+        sec_device *x = NULL;
+        tacit_error err = {0};
+        assert_int_equal(sec_weights_exchange(w.p, &party, &link, &weights, &err), TACIT_OK);
+        if (sec_device_create(w.p, &party, d, &weights, &x, &err) != TACIT_OK)
+            fail_msg("%s", err.message);
+        for (int r = 0; r < runs; r++) {
+            assert_int_equal(sec_device_load(x, &link, &err), TACIT_OK);
+            if (sec_device_run(x, (uint64_t)r, &link, NULL, NULL, &err) != TACIT_OK)
+                fail_msg("%s", err.message);
+        }
+        sec_device_free(x);
+        sec_weights_free(w.p, &weights);
+    }
+    world_end(&w);
+}
+
+static void memory_returns(void **state)
+{
+    (void)state;
+    cuda_device d = host_device_open(0, 0);
+    many_runs(&d, 2, 20);
+    assert_int_equal(host_device_held(&d), 0);
+    host_device_close(&d);
+    tacit_error err = {0};
+    if (!cuda_present(NULL, 0))
+        return;
+    if (cuda_open(0, 0, &d, &err) != TACIT_OK)
+        fail_msg("%s", err.message);
+    many_runs(&d, 1, 1);
+    uint64_t before = cuda_free_bytes(&d);
+    many_runs(&d, 20, 50);
+    assert_int_equal(cuda_free_bytes(&d), before);
+    cuda_close(&d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(programs_on_the_host),
         cmocka_unit_test(a_lost_device),
+        cmocka_unit_test(memory_returns),
         cmocka_unit_test(programs_on_the_gpu),
     };
     return cmocka_run_group_tests_name("secure.device", tests, NULL, NULL);

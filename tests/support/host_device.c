@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/host_device.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cuda/elem_deal.h"
 #include "cuda/elem_lookup.h"
@@ -385,11 +387,72 @@ static tacit_status host_wait_mark(void *self, unsigned which, tacit_error *err)
     return host_wait(self, err);
 }
 
-static const cuda_ops ops = {
-    host_alloc, host_release,    host_alloc_host, host_release_host, host_copy,     host_clear,
-    host_keys,  host_step,       host_deal,       host_local,        host_words,    host_product,
-    host_split, host_gemm,       host_pack,       host_unpack,       host_begin,    host_end,
-    host_run,   host_graph_free, host_wait,       host_mark,         host_wait_mark};
+static tacit_status host_order(void *self, tacit_error *err)
+{
+    (void)self, (void)err;
+    return TACIT_OK;
+}
+static tacit_status host_branch(void *self, unsigned which, tacit_error *err)
+{
+    (void)self, (void)which, (void)err;
+    return TACIT_OK;
+}
+
+typedef struct call {
+    void (*tell)(void *context);
+    void *context;
+} call;
+static void *call_later(void *context)
+{
+    call c = *(call *)context;
+    free(context);
+    usleep(2000); /* as work on a real device would take */
+    c.tell(c.context);
+    return NULL;
+}
+static tacit_status host_notify(void *self, void (*tell)(void *), void *context, tacit_error *err)
+{
+    pthread_t thread;
+    call *c = malloc(sizeof *c);
+    (void)self;
+    if (!c)
+        return error_memory(err, "a call");
+    *c = (call){tell, context};
+    if (pthread_create(&thread, NULL, call_later, c) != 0) {
+        free(c);
+        return error_memory(err, "a call");
+    }
+    pthread_detach(thread);
+    return TACIT_OK;
+}
+
+static const cuda_ops ops = {.alloc = host_alloc,
+                             .release = host_release,
+                             .alloc_host = host_alloc_host,
+                             .release_host = host_release_host,
+                             .copy = host_copy,
+                             .clear = host_clear,
+                             .keys = host_keys,
+                             .step = host_step,
+                             .deal = host_deal,
+                             .local = host_local,
+                             .words = host_words,
+                             .product = host_product,
+                             .split = host_split,
+                             .gemm = host_gemm,
+                             .pack = host_pack,
+                             .unpack = host_unpack,
+                             .graph_begin = host_begin,
+                             .graph_end = host_end,
+                             .graph_run = host_run,
+                             .graph_free = host_graph_free,
+                             .wait = host_wait,
+                             .mark = host_mark,
+                             .wait_mark = host_wait_mark,
+                             .fork = host_order,
+                             .branch = host_branch,
+                             .join = host_order,
+                             .notify = host_notify};
 
 /* T0 from the field: 2 S(x), S(x), S(x), 3 S(x) from the lowest byte up. */
 static void fill_table(uint32_t table[256])
