@@ -882,12 +882,10 @@ int main(int argc, char **argv)
         return 1;
     const char *lines = getenv("TACIT_BENCH_JSONL"), *page = getenv("TACIT_BENCH_MARKDOWN");
     b.lines = lines ? fopen(lines, "a") : NULL;
-    b.page = page ? fopen(page, "w") : NULL;
+    b.page = page ? fopen(page, "a") : NULL;
     printf("%-34s %11s %11s\n", "entry", "ours", "SIGMA");
-    if (b.page)
-        fprintf(b.page, "%s", page_head);
-    if (b.page)
-        fprintf(b.page,
+    if (b.page && fseek(b.page, 0, SEEK_END) == 0 && ftell(b.page) == 0)
+        fprintf(b.page, "%s%s", page_head,
                 "| entry | ours | SIGMA | ratio | goal | met | |\n|---|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         online(&b, &models[i]);

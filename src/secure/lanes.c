@@ -3,25 +3,21 @@
 
 #include <string.h>
 
-static void *lane_run(void *context)
+#include "base/cpu.h"
+
+/* Waits until the state is not `old`: awake for a while, then asleep. */
+static lane_state lane_wait(lane *l, lane_state old)
 {
-    lane *l = context;
-    pthread_mutex_lock(&l->lock);
-    for (;;) {
-        while (l->state == LANE_IDLE)
-            pthread_cond_wait(&l->changed, &l->lock);
-        if (l->state == LANE_QUIT)
-            break;
-        pthread_mutex_unlock(&l->lock);
-        tacit_status status =
-            channel_exchange(&l->line, l->out, l->out_size, l->in, l->in_size, &l->err);
+    uint64_t until = l->line.spin_ns ? clock_ns() + l->line.spin_ns : 0;
+    while (until && l->state == old && clock_ns() < until)
+        ;
+    if (l->state == old) {
         pthread_mutex_lock(&l->lock);
-        l->status = status;
-        l->state = LANE_IDLE;
-        pthread_cond_broadcast(&l->changed);
+        while (l->state == old)
+            pthread_cond_wait(&l->changed, &l->lock);
+        pthread_mutex_unlock(&l->lock);
     }
-    pthread_mutex_unlock(&l->lock);
-    return NULL;
+    return l->state;
 }
 
 static void lane_tell(lane *l, lane_state state)
@@ -30,6 +26,16 @@ static void lane_tell(lane *l, lane_state state)
     l->state = state;
     pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->lock);
+}
+
+static void *lane_run(void *context)
+{
+    lane *l = context;
+    while (lane_wait(l, LANE_IDLE) != LANE_QUIT) {
+        l->status = channel_exchange(&l->line, l->out, l->out_size, l->in, l->in_size, &l->err);
+        lane_tell(l, LANE_IDLE);
+    }
+    return NULL;
 }
 
 /* A line of its own, which says whose it is before anything else. */
@@ -97,10 +103,7 @@ tacit_status lanes_exchange(void *context, const void *out, size_t out_size, voi
     tacit_status status = channel_exchange(l->first, out, out_part, in, in_part, err);
     for (unsigned i = 0; i + 1 < l->count; i++) {
         lane *m = &l->more[i];
-        pthread_mutex_lock(&m->lock);
-        while (m->state == LANE_BUSY)
-            pthread_cond_wait(&m->changed, &m->lock);
-        pthread_mutex_unlock(&m->lock);
+        lane_wait(m, LANE_BUSY);
         if (status == TACIT_OK && m->status != TACIT_OK)
             status = error_set(err, m->status, "%s", m->err.message);
     }

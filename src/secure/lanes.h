@@ -8,7 +8,7 @@
 
 #include "secure/channel.h"
 
-enum { LANES_MOST = 8, LANES_LONG = 1 << 18 };
+enum { LANES_MOST = 8, LANES_LONG = 1 << 16 };
 
 typedef enum lane_state { LANE_IDLE, LANE_BUSY, LANE_QUIT } lane_state;
 
@@ -18,7 +18,7 @@ typedef struct lane {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool running;
-    lane_state state;
+    _Atomic lane_state state;
     const uint8_t *out;
     uint8_t *in;
     size_t out_size, in_size;
