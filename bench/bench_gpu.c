@@ -806,7 +806,7 @@ static void gelu(bench *b, const char *how, tacit_secure_compare compare)
     if (!f)
         return;
     fprintf(f, "tacit 1\ngraph \"g\" {\n opset \"\" 22\n in %%x : f32[1024,1024]\n"
-               " %%y : f32[1024,1024] = Gelu(%%x)\n out %%y\n}\n");
+               " %%y : f32[1024,1024] = Gelu(%%x) @g\n out %%y\n}\n");
     fclose(f);
     tacit_model *model = NULL;
     tacit_secure *s = NULL;

@@ -357,10 +357,14 @@ void sec_decode(const sec_program *p, uint32_t index, const uint64_t *words, ir_
 {
     const sec_port *port = &p->outputs.data[index];
     const sec_wire *w = &p->wires.data[port->wire];
-    for (size_t i = 0; i < w->count; i++) {
+    double unit = ldexp(1, -port->frac); /* a power of two: the product is exact */
+    float *plain = t->dtype == TACIT_F32 ? t->data : NULL;
+    for (size_t i = 0; plain && i < w->count; i++) /* logits are many */
+        plain[i] = (float)((double)fss_signed(words[i], w->bits) * unit);
+    for (size_t i = 0; !plain && i < w->count; i++) {
         int64_t x = fss_signed(words[i], w->bits);
         if (ir_dtype_is_float(port->dtype))
-            ir_store_f64(t->dtype, t->data, (int64_t)i, ldexp((double)x, -port->frac));
+            ir_store_f64(t->dtype, t->data, (int64_t)i, (double)x * unit);
         else
             ir_store_i64(t->dtype, t->data, (int64_t)i, port->frac ? x >> port->frac : x);
     }
