@@ -26,7 +26,7 @@ bool op_blocked_winograd_suits(const op_lower *c, const op_conv *conv)
     /* Transformed weights are four times as many: few tiles do not pay for reading them, few
      * channels not for the transforms. Images are not counted: the choice must not depend on the
      * batch. */
-    return tiles >= 16 && conv->c >= 32 && conv->m >= 32 && tiles * 16 <= 2 * w->out_size;
+    return tiles >= 16 && conv->c >= 16 && conv->m >= 32 && tiles * 16 <= 2 * w->out_size;
 }
 
 static int64_t rows_of_tile(const winograd *w)
