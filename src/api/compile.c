@@ -64,6 +64,19 @@ static tacit_status run_passes(tacit_program *p, const tacit_compile_options *o,
     return pass_pipeline(p->graph, &options, &p->memory, &p->passes, err);
 }
 
+/* Weights the passes have replaced will not be read by this program: their pages may go. */
+static void drop_unused_weights(const tacit_program *p)
+{
+    const ir_graph *from = p->model->graph;
+    for (uint32_t i = 0; i < from->values.count; i++) {
+        const ir_value *v = from->values.data[i];
+        const ir_value *kept = v->is_initializer ? ir_value_find(p->graph, v->name) : NULL;
+        bool used = kept && kept->constant == v->constant;
+        if (v->is_initializer && v->constant && v->constant->data && !used)
+            api_model_drop_pages((void *)p->model, v->constant->data, v->constant->bytes);
+    }
+}
+
 static tacit_status compile(tacit_program *p, const tacit_compile_options *o, tacit_error *err)
 {
     if (o->cache_capacity)
@@ -76,6 +89,7 @@ static tacit_status compile(tacit_program *p, const tacit_compile_options *o, ta
     if (o->cache_capacity)
         TRY(api_cache_rewrite(p, o, err));
     TRY(validate_graph(p->graph, VALIDATE_PASSED, o->validate, &p->log, err));
+    drop_unused_weights(p); /* before others are packed: the peak is lower */
     prog_options options = {.executor = o->executor,
                             .plan = o->plan,
                             .validate = o->validate,
@@ -87,19 +101,6 @@ static tacit_status compile(tacit_program *p, const tacit_compile_options *o, ta
                             .drop_pages = api_model_drop_pages,
                             .drop_context = (void *)p->model};
     return prog_build(p->graph, &options, &p->prog, err);
-}
-
-/* Weights the passes have replaced will not be read by this program: their pages may go. */
-static void drop_unused_weights(const tacit_program *p)
-{
-    const ir_graph *from = p->model->graph;
-    for (uint32_t i = 0; i < from->values.count; i++) {
-        const ir_value *v = from->values.data[i];
-        const ir_value *kept = v->is_initializer ? ir_value_find(p->graph, v->name) : NULL;
-        bool used = kept && kept->constant == v->constant;
-        if (v->is_initializer && v->constant && v->constant->data && !used)
-            api_model_drop_pages((void *)p->model, v->constant->data, v->constant->bytes);
-    }
 }
 
 static tacit_status check_options(const tacit_compile_options *o, tacit_error *err)
@@ -143,7 +144,6 @@ tacit_status tacit_compile(const tacit_model *model, const tacit_compile_options
         api_program_release(p);
         return status;
     }
-    drop_unused_weights(p);
     *out = p;
     return TACIT_OK;
 }

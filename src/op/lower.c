@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 void *op_lower_thunk(op_lower *c, const char *kernel, cpu_kernel fn, size_t args_size,
                      uint32_t tiles)
@@ -97,6 +98,29 @@ void *op_lower_pack(op_lower *c, size_t bytes)
         return NULL;
     }
     return data;
+}
+
+void op_job_run(const op_lower *c, const op_job *job)
+{
+    job->fn(job->args, job->begin, job->end);
+    if (job->source && c->drop_pages)
+        c->drop_pages(c->drop_context, job->source, job->bytes);
+}
+
+tacit_status op_lower_later(op_lower *c, cpu_kernel fn, const void *args, size_t size,
+                            uint32_t begin, uint32_t end, const void *source, size_t bytes)
+{
+    op_job job = {fn, args, begin, end, source, bytes};
+    if (!c->jobs) {
+        op_job_run(c, &job);
+        return TACIT_OK;
+    }
+    void *copy = arena_alloc(c->memory, size);
+    if (!copy)
+        return error_memory(c->err, "packed weights");
+    memcpy(copy, args, size);
+    job.args = copy;
+    return vec_push(c->memory, c->jobs, job) ? TACIT_OK : error_memory(c->err, "packed weights");
 }
 
 void op_lower_packed_away(op_lower *c, uint32_t input)

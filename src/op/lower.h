@@ -48,6 +48,17 @@ typedef struct op_packed {
     size_t bytes;
 } op_packed;
 
+/* Packing that nobody needs before the program runs: jobs may run in any order, on any thread.
+ * Afterwards `source` is not read again. */
+typedef struct op_job {
+    cpu_kernel fn;
+    const void *args;
+    uint32_t begin, end;
+    const void *source;
+    size_t bytes;
+} op_job;
+typedef VEC(op_job) op_jobs;
+
 struct op_lower {
     ir_graph *graph;
     ir_node *node;
@@ -63,6 +74,7 @@ struct op_lower {
      * May be NULL. */
     void (*drop_pages)(void *context, const void *data, size_t bytes);
     void *drop_context;
+    op_jobs *jobs; /* NULL: op_lower_later works at once */
     tacit_error *err;
 };
 
@@ -86,6 +98,11 @@ tacit_status op_lower_scratch(op_lower *c, size_t field, size_t offset, bool wri
 void op_lower_cost(op_lower *c, double flops, uint64_t bytes);
 /* Memory for packed constants: owned by the program, 64-byte aligned. NULL: no memory. */
 void *op_lower_pack(op_lower *c, size_t bytes);
+/* Runs tiles [begin, end) of a packing kernel, now or with all the others; `source` (may be NULL)
+ * can be dropped then. The arguments are copied. */
+tacit_status op_lower_later(op_lower *c, cpu_kernel fn, const void *args, size_t size,
+                            uint32_t begin, uint32_t end, const void *source, size_t bytes);
+void op_job_run(const op_lower *c, const op_job *job);
 /* The constant operand `input` has been packed and its original will not be read again. */
 void op_lower_packed_away(op_lower *c, uint32_t input);
 /* Why this kernel: shown by `tacit explain`. */

@@ -217,9 +217,9 @@ static tacit_status prepare_weights(op_lower *c, const op_conv *conv, int64_t de
         for (int64_t g = 0; g < conv->group; g++) {
             plan.from = (const float *)known->data + g * channels * k;
             plan.to = packed + g * set;
-            CPU_PICK(isa, cpu_blocked_pack_f32)(&plan, 0, panels);
+            TRY(op_lower_later(c, CPU_PICK(isa, cpu_blocked_pack_f32), &plan, sizeof plan, 0,
+                               panels, plan.from, (size_t)(channels * k) * sizeof(float)));
         }
-        op_lower_packed_away(c, 1);
         to->now = packed;
         return TACIT_OK;
     }

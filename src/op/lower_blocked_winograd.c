@@ -71,10 +71,10 @@ static const float *transform_weights(op_lower *c, const op_conv *conv)
                                .depth = OP_BLOCK};
     if (!to)
         return NULL;
-    CPU_PICK(c->cpu.isa, cpu_blocked_winograd_pack_f32)
-    (&a, 0, (uint32_t)((channels + width - 1) / width));
-    op_lower_packed_away(c, 1);
-    return to;
+    tacit_status status = op_lower_later(c, CPU_PICK(c->cpu.isa, cpu_blocked_winograd_pack_f32), &a,
+                                         sizeof a, 0, (uint32_t)((channels + width - 1) / width),
+                                         a.from, c->in[1].constant->bytes);
+    return status == TACIT_OK ? to : NULL;
 }
 
 static tacit_status emit_products(op_lower *c, const op_conv *conv, const winograd *w)

@@ -146,23 +146,19 @@ static tacit_status pack_right(op_lower *c, product *p, uint32_t input)
         for (int64_t k = 0; k < g->k; k += step) {
             a.k_begin = k;
             a.k_end = k + step < g->k ? k + step : g->k;
-            pack(&a, 0, (uint32_t)panels);
-            if (c->drop_pages)
-                c->drop_pages(c->drop_context, b + k * g->b_row,
-                              (size_t)((a.k_end - k) * g->b_row) * sizeof *b);
+            TRY(op_lower_later(c, pack, &a, sizeof a, 0, (uint32_t)panels, b + k * g->b_row,
+                               (size_t)((a.k_end - k) * g->b_row) * sizeof *b));
         }
     } else { /* columns are: some panels are one range of bytes */
         enum { PANELS = 32 };
         for (int64_t j = 0; j < panels; j += PANELS) {
             int64_t end = j + PANELS < panels ? j + PANELS : panels;
-            pack(&a, (uint32_t)j, (uint32_t)end);
             int64_t columns = (end * width < g->n ? end * width : g->n) - j * width;
-            if (c->drop_pages && g->b_row == 1)
-                c->drop_pages(c->drop_context, b + j * width * g->b_col,
-                              (size_t)(columns * g->b_col) * sizeof *b);
+            TRY(op_lower_later(c, pack, &a, sizeof a, (uint32_t)j, (uint32_t)end,
+                               g->b_row == 1 ? b + j * width * g->b_col : NULL,
+                               (size_t)(columns * g->b_col) * sizeof *b));
         }
     }
-    op_lower_packed_away(c, input);
     g->packed = packed;
     return TACIT_OK;
 }

@@ -2,6 +2,9 @@
  * Every planned node to thunks: by its row's kernel, as a strided copy, or by its evaluator. */
 #include "prog/program.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 static tacit_status make_operands(prog_program *p, op_lower *c, tacit_error *err)
 {
     const ir_node *node = c->node;
@@ -33,29 +36,31 @@ static bool suits_kernel(const prog_program *p, const op_lower *c)
 }
 
 /* A refused attempt leaves nothing behind. */
-static void start_over(op_lower *c)
+static void start_over(op_lower *c, uint32_t jobs)
 {
     for (uint32_t i = 0; i < c->packed.count; i++)
         mem_release(c->allocator, c->packed.data[i].data, c->packed.data[i].bytes);
     c->packed.count = 0;
     c->thunks.count = 0;
     c->scratch = 0;
+    c->jobs->count = jobs;
 }
 
 static tacit_status lower_node(prog_program *p, op_lower *c, tacit_error *err)
 {
     tacit_status status = OP_LOWER_NO_KERNEL;
+    uint32_t jobs = c->jobs->count;
     TRY(make_operands(p, c, err));
     if (suits_kernel(p, c)) {
         status = c->node->op->lower(c);
         if (status != OP_LOWER_NO_KERNEL)
             return status;
-        start_over(c);
+        start_over(c, jobs);
     }
     status = prog_lower_copy(c, p->views);
     if (status != OP_LOWER_NO_KERNEL)
         return status;
-    start_over(c);
+    start_over(c, jobs);
     if (c->node->op->lower)
         op_lower_note(c, "no kernel takes these types: the evaluator runs");
     else
@@ -63,8 +68,44 @@ static tacit_status lower_node(prog_program *p, op_lower *c, tacit_error *err)
     return prog_lower_eval(c);
 }
 
+/* --- packing, on every processor there is ------------------------------------------------------
+ */
+
+typedef struct crew {
+    const op_lower *c;
+    const op_jobs *jobs;
+    atomic_uint next;
+} crew;
+
+static void *work(void *context)
+{
+    crew *w = context;
+    for (uint32_t i; (i = atomic_fetch_add(&w->next, 1)) < w->jobs->count;)
+        op_job_run(w->c, &w->jobs->data[i]);
+    return NULL;
+}
+
+/* The calling thread takes part; a thread that cannot be had is done without. */
+static void run_jobs(const op_lower *c, const op_jobs *jobs)
+{
+    enum { MOST = 8, WORTH = 1 << 20 }; /* bytes below which a thread is not worth starting */
+    pthread_t threads[MOST];
+    crew w = {.c = c, .jobs = jobs};
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < jobs->count; i++)
+        bytes += jobs->data[i].bytes;
+    uint32_t wanted = bytes < WORTH ? 1 : cpu_count(), started = 0;
+    wanted = wanted < MOST ? wanted : MOST;
+    while (started + 1 < wanted && pthread_create(&threads[started], NULL, work, &w) == 0)
+        started++;
+    work(&w);
+    for (uint32_t i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+}
+
 tacit_status prog_lower(prog_program *p, tacit_error *err)
 {
+    op_jobs jobs = {0};
     p->lowered = ARENA_ARRAY(&p->memory, p->n_nodes + 1u, op_lower);
     p->scratch = ARENA_ARRAY(&p->memory, p->n_nodes + 1u, size_t);
     if (!p->lowered || !p->scratch)
@@ -78,6 +119,7 @@ tacit_status prog_lower(prog_program *p, tacit_error *err)
                         .allocator = p->allocator,
                         .drop_pages = p->options.drop_pages,
                         .drop_context = p->options.drop_context,
+                        .jobs = &jobs,
                         .err = err};
         if (plan_is_alias_node(p->views, c->node)) {
             op_lower_note(c, "a view: moves no bytes");
@@ -92,5 +134,9 @@ tacit_status prog_lower(prog_program *p, tacit_error *err)
         if (c->scratch > p->largest_scratch)
             p->largest_scratch = c->scratch;
     }
+    if (jobs.count)
+        run_jobs(&p->lowered[0], &jobs);
+    for (uint32_t i = 0; i < p->n_nodes; i++)
+        p->lowered[i].jobs = NULL;
     return TACIT_OK;
 }
