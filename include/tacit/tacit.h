@@ -29,6 +29,7 @@ extern "C" {
 typedef struct tacit_model tacit_model;
 typedef struct tacit_program tacit_program;
 typedef struct tacit_session tacit_session;
+typedef struct tacit_tuning tacit_tuning;
 
 /* "0.1.0" */
 TACIT_API const char *tacit_version(void);
@@ -367,7 +368,41 @@ typedef struct tacit_compile_options {
     /* Training steps: an output NAME.next may be given the buffer of input NAME. It is written when
      * nothing reads the input any more. After a run that failed the contents are undefined. */
     int update_in_place;
+    /* 1: results of a row (an image, a sequence) have the same bits whatever else is in the batch.
+     * Products of one to three rows are slower then. */
+    int batch_invariant;
+    /* Choices measured on this machine, see below; must outlive the call. NULL: those of the
+     * default file, if there is one. */
+    tacit_tuning *tuning;
 } tacit_compile_options;
+
+/* --- choices by measurement --------------------------------------------------------------------
+ * Some shapes can be computed in several ways. Which is the fastest here is measured once
+ * (`tacit tune`) and kept in a text file: TACIT_TUNING, or tacit/tuning in XDG_CACHE_HOME or
+ * ~/.cache. Without it compiling chooses by rule. Not for several threads at a time. */
+
+/* Reads the file; one that does not exist is empty. NULL: the default one. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_tuning_open(const char *path, tacit_tuning **out,
+                                                        tacit_error *err);
+TACIT_API void tacit_tuning_free(tacit_tuning *tuning);
+TACIT_API const char *tacit_tuning_path(const tacit_tuning *tuning);
+/* Way 0 is the rule's own choice. While a way is forced compiling takes it wherever there is one
+ * and lists where; -1 ends that. */
+TACIT_API void tacit_tuning_force(tacit_tuning *tuning, int way);
+typedef struct tacit_tuning_point {
+    const char *node, *key;
+    uint32_t ways; /* 1 … ways may be forced */
+} tacit_tuning_point;
+TACIT_API uint32_t tacit_tuning_count(const tacit_tuning *tuning);
+TACIT_API TACIT_MUST_USE tacit_status tacit_tuning_point_at(const tacit_tuning *tuning,
+                                                            uint32_t index,
+                                                            tacit_tuning_point *out);
+/* The way kept for a key on this machine, 0 when none is. */
+TACIT_API int tacit_tuning_get(const tacit_tuning *tuning, const char *key);
+TACIT_API TACIT_MUST_USE tacit_status tacit_tuning_set(tacit_tuning *tuning, const char *key,
+                                                       int way, tacit_error *err);
+TACIT_API TACIT_MUST_USE tacit_status tacit_tuning_save(const tacit_tuning *tuning,
+                                                        tacit_error *err);
 
 TACIT_API TACIT_MUST_USE tacit_status tacit_compile(const tacit_model *model,
                                                     const tacit_compile_options *options,

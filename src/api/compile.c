@@ -90,6 +90,11 @@ static tacit_status compile(tacit_program *p, const tacit_compile_options *o, ta
         TRY(api_cache_rewrite(p, o, err));
     TRY(validate_graph(p->graph, VALIDATE_PASSED, o->validate, &p->log, err));
     drop_unused_weights(p); /* before others are packed: the peak is lower */
+    tacit_tuning *own = NULL, *tuning = o->tuning;
+    if (!tuning && o->executor != TACIT_EXEC_REFERENCE) {
+        TRY(tacit_tuning_open(NULL, &own, err));
+        tuning = own;
+    }
     prog_options options = {.executor = o->executor,
                             .plan = o->plan,
                             .validate = o->validate,
@@ -98,9 +103,13 @@ static tacit_status compile(tacit_program *p, const tacit_compile_options *o, ta
                             .workers = o->workers,
                             .allocator = &p->model->allocator,
                             .log = &p->log,
+                            .batch_invariant = o->batch_invariant != 0,
+                            .tuning = api_tuning(tuning),
                             .drop_pages = api_model_drop_pages,
                             .drop_context = (void *)p->model};
-    return prog_build(p->graph, &options, &p->prog, err);
+    tacit_status status = prog_build(p->graph, &options, &p->prog, err);
+    tacit_tuning_free(own);
+    return status;
 }
 
 static tacit_status check_options(const tacit_compile_options *o, tacit_error *err)

@@ -32,6 +32,8 @@ void api_model_retain(const tacit_model *model);
 void api_model_release(const tacit_model *model);
 const ir_graph *api_model_graph(const tacit_model *model);
 /* Forget resident pages of a mapped weight that has been packed (see op_lower_packed_away). */
+struct op_tuning;
+struct op_tuning *api_tuning(tacit_tuning *t); /* NULL for NULL */
 void api_model_drop_pages(void *model, const void *data, size_t bytes);
 /* A value of `g` as a port; strings stay owned by the graph. */
 void api_port(const ir_graph *g, const ir_value *v, tacit_port *out);

@@ -20,6 +20,7 @@ int cmd_explain(int argc, char **argv);
 int cmd_ops(int argc, char **argv);
 int cmd_passes(int argc, char **argv);
 int cmd_profile(int argc, char **argv);
+int cmd_tune(int argc, char **argv);
 int cmd_quantize(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_secure(int argc, char **argv);
@@ -88,6 +89,7 @@ int cli_dims(const char *command, const cli_list *list, tacit_dim *dims);
 /* Standard compile options from --exec, --threads, --disable-pass, --dim. */
 typedef struct cli_compile {
     const char *exec;
+    bool batch_invariant;
     int64_t threads;
     cli_list disabled, dims;
     const char *plan, *validate;
@@ -102,6 +104,8 @@ typedef struct cli_compile {
         {"--cache", CLI_INT, &(c)->cache, "N",                                                     \
          "keep past keys and values in the session, room for N positions"},                        \
         {"--plan", CLI_STRING, &(c)->plan, "GOAL", "memory plan: min-memory (default), min-time"}, \
+        {"--batch-invariant", CLI_FLAG, &(c)->batch_invariant, NULL,                               \
+         "rows have the same bits whatever the batch"},                                            \
     {                                                                                              \
         "--validate", CLI_STRING, &(c)->validate, "LEVEL",                                         \
             "checks between stages: normal (default), strict, none"                                \

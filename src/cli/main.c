@@ -20,6 +20,7 @@ static const struct {
     {"ops", cmd_ops, "print the op table"},
     {"passes", cmd_passes, "list the passes"},
     {"profile", cmd_profile, "where the time of a run goes"},
+    {"tune", cmd_tune, "measure kernels on this machine and keep the fastest"},
     {"quantize", cmd_quantize, "store weights in fewer bits, with an accuracy report"},
     {"run", cmd_run, "run a model once"},
     {"secure", cmd_secure, "private inference: plan, strip, deal, serve, query, sim, demo, certs"},

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "op/tuning.h"
+
 void *op_lower_thunk(op_lower *c, const char *kernel, cpu_kernel fn, size_t args_size,
                      uint32_t tiles)
 {
@@ -121,6 +123,26 @@ tacit_status op_lower_later(op_lower *c, cpu_kernel fn, const void *args, size_t
     memcpy(copy, args, size);
     job.args = copy;
     return vec_push(c->memory, c->jobs, job) ? TACIT_OK : error_memory(c->err, "packed weights");
+}
+
+int op_lower_choice(op_lower *c, uint32_t ways, const char *format, ...)
+{
+    char key[OP_TUNING_KEY];
+    op_tuning *t = c->tuning;
+    if (!t)
+        return 0;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(key, sizeof key, format, args);
+    va_end(args);
+    if (t->record) { /* out of memory only loses the point */
+        op_tuning_point point = {arena_strdup(&t->memory, c->node->name),
+                                 arena_strdup(&t->memory, key), ways};
+        if (point.node && point.key)
+            (void)vec_push(&t->memory, &t->points, point);
+    }
+    int way = t->force >= 0 ? t->force : op_tuning_find(t, key);
+    return way >= 0 && (uint32_t)way <= ways ? way : 0;
 }
 
 void op_lower_packed_away(op_lower *c, uint32_t input)

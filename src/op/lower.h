@@ -74,7 +74,9 @@ struct op_lower {
      * May be NULL. */
     void (*drop_pages)(void *context, const void *data, size_t bytes);
     void *drop_context;
-    op_jobs *jobs; /* NULL: op_lower_later works at once */
+    op_jobs *jobs;            /* NULL: op_lower_later works at once */
+    bool batch_invariant;     /* sums of a row are made in the same order whatever the batch */
+    struct op_tuning *tuning; /* measured choices; may be NULL */
     tacit_error *err;
 };
 
@@ -105,6 +107,9 @@ tacit_status op_lower_later(op_lower *c, cpu_kernel fn, const void *args, size_t
 void op_job_run(const op_lower *c, const op_job *job);
 /* The constant operand `input` has been packed and its original will not be read again. */
 void op_lower_packed_away(op_lower *c, uint32_t input);
+/* Which of the ways 1 … `ways` to take for the shape that the key names: what was measured on this
+ * machine, 0 where nothing was. */
+int op_lower_choice(op_lower *c, uint32_t ways, const char *key, ...) PRINTF_LIKE(3, 4);
 /* Why this kernel: shown by `tacit explain`. */
 void op_lower_note(op_lower *c, const char *format, ...) PRINTF_LIKE(2, 3);
 /* For lower rules that find no kernel for these types: the program falls back to the evaluator. */

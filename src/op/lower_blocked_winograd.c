@@ -12,7 +12,7 @@ typedef struct winograd {
     size_t values, sums;     /* places in the scratch */
 } winograd;
 
-bool op_blocked_winograd_suits(const op_lower *c, const op_conv *conv)
+bool op_blocked_winograd_suits(op_lower *c, const op_conv *conv)
 {
     const op_window *w = &conv->w;
     const ir_tensor *weights = c->in[1].constant;
@@ -26,7 +26,11 @@ bool op_blocked_winograd_suits(const op_lower *c, const op_conv *conv)
     /* Transformed weights are four times as many: few tiles do not pay for reading them, few
      * channels not for the transforms. Images are not counted: the choice must not depend on the
      * batch. */
-    return tiles >= 16 && conv->c >= 16 && conv->m >= 32 && tiles * 16 <= 2 * w->out_size;
+    bool suits = tiles >= 16 && conv->c >= 16 && conv->m >= 32 && tiles * 16 <= 2 * w->out_size;
+    enum { OWN, DIRECT, WINOGRAD };
+    int way = op_lower_choice(c, WINOGRAD, "conv3x3 %lld %lld %lld %lld", (long long)conv->c,
+                              (long long)conv->m, (long long)w->out[0], (long long)w->out[1]);
+    return way == OWN ? suits : way == WINOGRAD;
 }
 
 static int64_t rows_of_tile(const winograd *w)

@@ -128,6 +128,20 @@ static int64_t block_depth(const cpu_gemm_args *g)
     return ((g->k + blocks - 1) / blocks + 15) / 16 * 16;
 }
 
+/* Rows of A in place or copied, K in deep blocks or in short ones: measured, or as op_lower_cut has
+ * it. None changes the order of a sum. */
+static void choose_way(op_lower *c, cpu_gemm_args *g)
+{
+    enum { OWN, COPIED, DEEP, SHORT };
+    int way = op_lower_choice(c, SHORT, "gemm %lld %lld %lld", (long long)g->m, (long long)g->n,
+                              (long long)g->k);
+    if (way == COPIED && !g->copy_a && g->tile_rows > CPU_GEMM_ROWS_COPIED)
+        return; /* the cut is too tall for a copy on the stack */
+    if (way != OWN)
+        g->copy_a = way == COPIED;
+    g->kc = way == SHORT ? 0 : block_depth(g);
+}
+
 /* Packs the right side piece by piece, dropping the pages each piece came from. */
 static tacit_status pack_right(op_lower *c, product *p, uint32_t input)
 {
@@ -138,7 +152,7 @@ static tacit_status pack_right(op_lower *c, product *p, uint32_t input)
     float *packed = op_lower_pack(c, (size_t)(panels * width * g->k) * sizeof *packed);
     if (!packed)
         return TACIT_ERR_MEMORY;
-    g->kc = block_depth(g);
+    choose_way(c, g);
     cpu_gemm_pack_args a = {b, packed, g->n, g->k, g->b_row, g->b_col, 0, g->k, g->kc};
     cpu_kernel pack = CPU_PICK(isa, cpu_gemm_pack_f32);
     int64_t step = g->kc ? g->kc : CPU_GEMM_KC;
@@ -258,6 +272,7 @@ static tacit_status emit(op_lower *c, product *p)
     if (g->m == 0 || g->n == 0 || p->batch == 0)
         return TACIT_OK;
     op_lower_cut(g, p->batch, c->cpu.isa);
+    g->ordered = c->batch_invariant;
     if (is_packable(c, p, 1))
         TRY(pack_right(c, p, 1));
     uint64_t tiles = (uint64_t)g->row_tiles * g->col_tiles * (uint64_t)p->batch;

@@ -69,7 +69,7 @@ tacit_status op_lower_unblock(op_lower *c);
 tacit_status op_lower_blocked_conv(op_lower *c);
 tacit_status op_lower_blocked_pool(op_lower *c);
 /* lower_blocked_winograd.c: is this a convolution for it, and then */
-bool op_blocked_winograd_suits(const op_lower *c, const struct op_conv *conv);
+bool op_blocked_winograd_suits(op_lower *c, const struct op_conv *conv);
 tacit_status op_lower_blocked_winograd(op_lower *c, const struct op_conv *conv);
 
 /* lower_rows.c */

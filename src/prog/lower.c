@@ -120,6 +120,8 @@ tacit_status prog_lower(prog_program *p, tacit_error *err)
                         .drop_pages = p->options.drop_pages,
                         .drop_context = p->options.drop_context,
                         .jobs = &jobs,
+                        .batch_invariant = p->options.batch_invariant,
+                        .tuning = p->options.tuning,
                         .err = err};
         if (plan_is_alias_node(p->views, c->node)) {
             op_lower_note(c, "a view: moves no bytes");

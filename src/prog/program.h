@@ -27,6 +27,8 @@ typedef struct prog_options {
     /* Told when a mapped weight was packed and will not be read again. May be NULL. */
     void (*drop_pages)(void *context, const void *data, size_t bytes);
     void *drop_context;
+    bool batch_invariant;
+    struct op_tuning *tuning; /* may be NULL */
 } prog_options;
 
 typedef enum prog_base { PROG_ARENA, PROG_STATE, PROG_INPUT, PROG_OUTPUT } prog_base;

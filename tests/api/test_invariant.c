@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Rows of a batch do not depend on their company: bit-identical for every batch size with
+ * batch_invariant. And measured choices: kept, read, forced, and never wrong. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "tacit/tacit.h"
+
+static tacit_error err;
+
+static float *randoms(rng *r, int64_t n)
+{
+    float *x = malloc((size_t)n * sizeof *x);
+    assert_non_null(x);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (float)rng_below(r, 2001) / 1000.0f - 1.0f;
+    return x;
+}
+
+static tacit_value weight(tacit_builder *b, rng *r, int32_t rank, const int64_t *dims)
+{
+    int64_t n = 1;
+    for (int32_t i = 0; i < rank; i++)
+        n *= dims[i];
+    float *x = randoms(r, n);
+    tacit_value v = tacit_builder_constant(b, NULL, TACIT_F32, rank, dims, x);
+    free(x);
+    return v;
+}
+
+static tacit_value op(tacit_builder *b, const char *name, tacit_value x, tacit_value y)
+{
+    return tacit_builder_node(b, name, y ? 2 : 1, (tacit_value[]){x, y}, 1, NULL);
+}
+
+static tacit_model *finish(tacit_builder *b, tacit_value y)
+{
+    tacit_model *m;
+    tacit_builder_output(b, "y", y);
+    assert_int_equal(tacit_builder_finish(b, &m, &err), TACIT_OK);
+    tacit_builder_free(b);
+    return m;
+}
+
+static tacit_model *layers(void)
+{
+    rng r = rng_seed(1);
+    tacit_builder *b;
+    assert_int_equal(tacit_builder_create("layers", NULL, &b, &err), TACIT_OK);
+    const char *names[2] = {"batch", NULL};
+    tacit_value x = tacit_builder_input(b, "x", TACIT_F32, 2, (int64_t[]){-1, 600}, names);
+    x = op(b, "MatMul", x, weight(b, &r, 2, (int64_t[]){600, 70}));
+    x = op(b, "Relu", op(b, "Add", x, weight(b, &r, 1, (int64_t[]){70})), 0);
+    x = op(b, "Softmax", op(b, "MatMul", x, weight(b, &r, 2, (int64_t[]){70, 33})), 0);
+    return finish(b, x);
+}
+
+static tacit_model *images(void)
+{
+    rng r = rng_seed(2);
+    tacit_builder *b;
+    assert_int_equal(tacit_builder_create("images", NULL, &b, &err), TACIT_OK);
+    const char *names[4] = {"batch", NULL, NULL, NULL};
+    tacit_value x = tacit_builder_input(b, "x", TACIT_F32, 4, (int64_t[]){-1, 3, 20, 20}, names);
+    x = op(b, "Relu", op(b, "Conv", x, weight(b, &r, 4, (int64_t[]){32, 3, 3, 3})), 0);
+    x = op(b, "Relu", op(b, "Conv", x, weight(b, &r, 4, (int64_t[]){32, 32, 3, 3})), 0);
+    x = op(b, "Conv", x, weight(b, &r, 4, (int64_t[]){5, 32, 3, 3}));
+    return finish(b, op(b, "GlobalAveragePool", x, 0));
+}
+
+/* Runs the first `batch` of the inputs; the caller frees the result. */
+static float *run(const tacit_model *m, const tacit_compile_options *options, int64_t batch,
+                  const float *x, int64_t *row)
+{
+    tacit_dim dim = {"batch", batch};
+    tacit_compile_options o = *options;
+    o.dims = &dim;
+    o.n_dims = 1;
+    tacit_program *p;
+    tacit_session *s;
+    assert_int_equal(tacit_compile(m, &o, &p, &err), TACIT_OK);
+    assert_int_equal(tacit_session_create(p, &s, &err), TACIT_OK);
+    tacit_port in, out;
+    assert_int_equal(tacit_program_input(p, 0, &in), TACIT_OK);
+    assert_int_equal(tacit_program_output(p, 0, &out), TACIT_OK);
+    tacit_tensor tx = {.dtype = TACIT_F32, .rank = in.rank}, ty = {.dtype = TACIT_F32};
+    ty.rank = out.rank;
+    int64_t nx = 1, ny = 1;
+    for (int32_t i = 0; i < in.rank; i++)
+        nx *= tx.dims[i] = in.dims[i];
+    for (int32_t i = 0; i < out.rank; i++)
+        ny *= ty.dims[i] = out.dims[i];
+    float *y = calloc((size_t)ny, sizeof *y);
+    assert_non_null(y);
+    tx.data = (void *)x;
+    tx.bytes = (size_t)nx * sizeof *x;
+    ty.data = y;
+    ty.bytes = (size_t)ny * sizeof *y;
+    assert_int_equal(tacit_run(s, &tx, 1, &ty, 1, &err), TACIT_OK);
+    *row = ny / batch;
+    tacit_session_free(s);
+    tacit_program_free(p);
+    return y;
+}
+
+static void check_invariant(tacit_model *m, int64_t width)
+{
+    static const int64_t batches[] = {1, 2, 3, 4, 5, 7, 14, 15, 32};
+    rng r = rng_seed(3);
+    float *x = randoms(&r, 32 * width);
+    tacit_compile_options o = {.batch_invariant = 1};
+    int64_t row;
+    float *whole = run(m, &o, 32, x, &row);
+    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
+        float *y = run(m, &o, batches[i], x, &row);
+        assert_memory_equal(y, whole, (size_t)(batches[i] * row) * sizeof *y);
+        free(y);
+    }
+    free(whole);
+    free(x);
+    tacit_model_free(m);
+}
+
+static void rows_are_their_own(void **state)
+{
+    (void)state;
+    check_invariant(layers(), 600);
+}
+
+static void images_are_their_own(void **state)
+{
+    (void)state;
+    check_invariant(images(), 3 * 20 * 20);
+}
+
+/* Every way gives the same answer within rounding. */
+static void ways_agree(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/tacit-tuning-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    tacit_tuning *t;
+    assert_int_equal(tacit_tuning_open(path, &t, &err), TACIT_OK);
+    tacit_model *models[] = {layers(), images()};
+    const int64_t widths[] = {600, 1200};
+    rng r = rng_seed(4);
+    for (int k = 0; k < 2; k++) {
+        float *x = randoms(&r, 20 * widths[k]);
+        tacit_compile_options o = {.tuning = t};
+        int64_t row;
+        float *want = run(models[k], &o, 20, x, &row);
+        for (int way = 0; way < 4; way++) {
+            tacit_tuning_force(t, way);
+            float *y = run(models[k], &o, 20, x, &row);
+            assert_true(tacit_tuning_count(t) > 0);
+            for (int64_t i = 0; i < 20 * row; i++)
+                assert_true(fabsf(y[i] - want[i]) <= 2e-4f * (1 + fabsf(want[i])));
+            free(y);
+        }
+        tacit_tuning_force(t, -1);
+        free(want);
+        free(x);
+        tacit_model_free(models[k]);
+    }
+    assert_int_equal(tacit_tuning_set(t, "gemm 20 70 600", 2, &err), TACIT_OK);
+    assert_int_equal(tacit_tuning_set(t, "gemm 20 70 600", 1, &err), TACIT_OK);
+    assert_int_equal(tacit_tuning_save(t, &err), TACIT_OK);
+    tacit_tuning_free(t);
+    assert_int_equal(tacit_tuning_open(path, &t, &err), TACIT_OK);
+    assert_int_equal(tacit_tuning_get(t, "gemm 20 70 600"), 1);
+    assert_int_equal(tacit_tuning_get(t, "gemm 1 1 1"), 0);
+    tacit_tuning_free(t);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_their_own),
+        cmocka_unit_test(images_are_their_own),
+        cmocka_unit_test(ways_agree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
