@@ -9,6 +9,7 @@ Environment: TACIT_PYTHON (has onnxruntime), TACIT_TORCH_PYTHON (has torch), TAC
 TACIT_BENCH_JSONL (results are appended)."""
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -105,8 +106,8 @@ def interleave(sides):
 
 def python_with(module, *candidates):
     for path in candidates:
-        if path and subprocess.run([path, "-c", f"import {module}"], capture_output=True,
-                                   check=False).returncode == 0:
+        if path and shutil.which(path) and subprocess.run([path, "-c", f"import {module}"], capture_output=True,
+                                                          check=False).returncode == 0:
             return path
     return None
 
