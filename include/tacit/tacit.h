@@ -185,7 +185,9 @@ TACIT_API TACIT_MUST_USE tacit_status tacit_builder_create(const char *name,
                                                            const tacit_load_options *options,
                                                            tacit_builder **out, tacit_error *err);
 TACIT_API void tacit_builder_free(tacit_builder *builder);
-/* A dim of -1 takes its symbol's name from dim_names[i] (dim_names may be NULL otherwise). */
+/* A dim of -1 takes its symbol's name from dim_names[i] (dim_names may be NULL otherwise). Rank -1
+ * with TACIT_DTYPE_NONE: nothing is known, for graphs that become attributes (a Scan tells its
+ * body). */
 TACIT_API tacit_value tacit_builder_input(tacit_builder *b, const char *name, tacit_dtype dtype,
                                           int32_t rank, const int64_t *dims,
                                           const char *const *dim_names);
@@ -217,6 +219,10 @@ TACIT_API void tacit_builder_attr_float(tacit_builder *b, const char *name, doub
 TACIT_API void tacit_builder_attr_string(tacit_builder *b, const char *name, const char *value);
 TACIT_API void tacit_builder_attr_ints(tacit_builder *b, const char *name, uint32_t count,
                                        const int64_t *values);
+/* A copy of `body` as a graph attribute ("body" of Scan, Loop, tacit.Function; "then_branch" of
+ * If). Its last n_outer inputs are no parameters: they stand for these values of the builder. */
+TACIT_API void tacit_builder_attr_graph(tacit_builder *b, const char *name, const tacit_model *body,
+                                        uint32_t n_outer, const tacit_value *outer);
 TACIT_API void tacit_builder_output(tacit_builder *b, const char *name, tacit_value value);
 /* Checks the graph and turns the builder into a model; the builder is empty afterwards. */
 TACIT_API TACIT_MUST_USE tacit_status tacit_builder_finish(tacit_builder *b, tacit_model **out,

@@ -83,8 +83,10 @@ static bool make_type(tacit_builder *b, const char *name, tacit_dtype dtype, int
 tacit_value tacit_builder_input(tacit_builder *b, const char *name, tacit_dtype dtype, int32_t rank,
                                 const int64_t *dims, const char *const *dim_names)
 {
-    ir_type type;
-    if (b->status != TACIT_OK || !make_type(b, name, dtype, rank, dims, dim_names, &type))
+    ir_type type = ir_type_tensor(TACIT_DTYPE_NONE, -1, NULL);
+    bool unknown = dtype == TACIT_DTYPE_NONE && rank == -1;
+    if (b->status != TACIT_OK ||
+        (!unknown && !make_type(b, name, dtype, rank, dims, dim_names, &type)))
         return 0;
     if (!name || ir_value_find(b->model->graph, name))
         return fail(b, TACIT_ERR_ARGUMENT, "an input needs a name of its own, not", name);
@@ -210,6 +212,95 @@ void tacit_builder_attr_ints(tacit_builder *b, const char *name, uint32_t count,
     ir_node *n = newest(b, name);
     if (n)
         attr_result(b, ir_attr_set_ints(b->model->graph, n, name, count, values));
+}
+
+/* The body's symbols are those of the same names here. */
+static tacit_status adopt_symbols(void *context, ir_graph *sub)
+{
+    const int64_t *symbols = context;
+    for (uint32_t i = 0; i < sub->values.count; i++) {
+        ir_shape *s = &sub->values.data[i]->type.shape;
+        for (int32_t d = 0; d < s->rank; d++)
+            if (ir_dim_is_symbol(s->dims[d]))
+                s->dims[d] = IR_DIM_SYMBOL(symbols[-1 - s->dims[d]]);
+    }
+    for (uint32_t i = 0; i < sub->nodes.count; i++)
+        TRY(ir_node_subgraphs(sub->nodes.data[i], adopt_symbols, context));
+    return TACIT_OK;
+}
+
+/* A copy of the model's graph inside the builder's, and the model as one of its parts. */
+static ir_graph *adopt_graph(tacit_builder *b, const tacit_model *body)
+{
+    ir_graph *g = b->model->graph;
+    ir_graph *sub = ir_graph_clone(body->graph, g->memory);
+    int64_t *symbols = ARENA_ARRAY(g->memory, body->graph->symbols.count + 1u, int64_t);
+    bool ok = sub && symbols;
+    for (uint32_t i = 0; ok && i < body->graph->symbols.count; i++)
+        ok = (symbols[i] = ir_symbol_index(g, body->graph->symbols.data[i].name)) >= 0;
+    if (!ok || !vec_push(g->memory, &b->model->parts, body))
+        return NULL;
+    api_model_retain(body);
+    sub->parent = g;
+    return adopt_symbols(symbols, sub) == TACIT_OK ? sub : NULL;
+}
+
+static bool pad_captures(ir_graph *sub, uint32_t count)
+{
+    while (sub->captures.count < count)
+        if (!vec_push(sub->memory, &sub->captures, NULL))
+            return false;
+    return true;
+}
+
+/* The last inputs of `sub` become captures, behind those that other subgraphs of the node have. */
+static bool add_captures(tacit_builder *b, ir_node *n, ir_graph *sub, uint32_t n_outer,
+                         ir_value *const *outer)
+{
+    uint32_t first = sub->inputs.count - n_outer;
+    bool ok = pad_captures(sub, n->n_inputs - n->n_explicit);
+    for (uint32_t i = 0; ok && i < n_outer; i++) {
+        ir_value *v = sub->inputs.data[first + i];
+        v->is_input = false;
+        v->constant = outer[i]->constant;
+        if (v->type.dtype == TACIT_DTYPE_NONE)
+            v->type = outer[i]->type;
+        ok = ir_node_append_capture(b->model->graph, n, outer[i]) &&
+             vec_push(sub->memory, &sub->captures, v);
+    }
+    sub->inputs.count = first;
+    for (uint32_t i = 0; ok && i < n->n_attrs; i++)
+        if (n->attrs[i].kind == IR_ATTR_GRAPH)
+            ok = pad_captures(n->attrs[i].graph, sub->captures.count);
+    return ok;
+}
+
+void tacit_builder_attr_graph(tacit_builder *b, const char *name, const tacit_model *body,
+                              uint32_t n_outer, const tacit_value *outer)
+{
+    ir_node *n = newest(b, name);
+    if (!n)
+        return;
+    ir_graph *g = b->model->graph;
+    if (!body || n_outer > body->graph->inputs.count || ir_attr_find(n, name)) {
+        fail(b, TACIT_ERR_ARGUMENT,
+             "a graph attribute without a body, given twice, or with more outer values than the "
+             "body has inputs:",
+             name);
+        return;
+    }
+    ir_value **values = ARENA_ARRAY(g->memory, n_outer + 1u, ir_value *);
+    if (values && !find_values(b, n->type, n_outer, outer, values))
+        return;
+    for (uint32_t i = 0; values && i < n_outer; i++)
+        if (!values[i]) {
+            fail(b, TACIT_ERR_ARGUMENT, "an absent outer value of", name);
+            return;
+        }
+    ir_attr attr = {.name = name, .kind = IR_ATTR_GRAPH};
+    bool ok = values && (attr.graph = adopt_graph(b, body)) != NULL;
+    attr_result(b,
+                ok && add_captures(b, n, attr.graph, n_outer, values) && ir_attr_set(g, n, &attr));
 }
 
 /* The value takes the public name; where that cannot be (an input, a second output) an Identity

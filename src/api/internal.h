@@ -19,9 +19,10 @@ struct tacit_model {
     arena memory;
     file_map file; /* of tacit_model_load; closed with the model */
     load_files external;
-    op_registry registry;    /* custom operators */
-    ir_graph *graph;         /* never edited once the model is made */
-    const tacit_model *base; /* of a transformed model: who owns its weights; else NULL */
+    op_registry registry;           /* custom operators */
+    ir_graph *graph;                /* never edited once the model is made */
+    const tacit_model *base;        /* of a transformed model: who owns its weights; else NULL */
+    VEC(const tacit_model *) parts; /* whose graphs are attributes here */
 };
 
 tacit_model *api_model_new(const tacit_load_options *options); /* NULL: out of memory */

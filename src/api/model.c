@@ -35,6 +35,8 @@ void api_model_release(const tacit_model *model)
     if (!m || atomic_fetch_sub_explicit(&m->references, 1, memory_order_acq_rel) != 1)
         return;
     const tacit_model *base = m->base;
+    for (uint32_t i = 0; i < m->parts.count; i++)
+        api_model_release(m->parts.data[i]);
     load_files_close(&m->external);
     file_map_close(&m->file);
     tacit_allocator allocator = m->allocator;
@@ -285,3 +287,4 @@ tacit_status tacit_model_output(const tacit_model *model, uint32_t index, tacit_
     api_port(model->graph, model->graph->outputs.data[index], out);
     return TACIT_OK;
 }
+
