@@ -134,8 +134,8 @@ typedef struct tacit_load_options {
     uint32_t n_custom_ops;
 } tacit_load_options;
 
-/* The format (ONNX, GGUF, Tacit text, safetensors-with-graph) is told by the contents. The file stays
- * mapped: weights are used in place. */
+/* The format (ONNX, GGUF, Tacit text, safetensors-with-graph) is told by the contents. The file
+ * stays mapped: weights are used in place. */
 TACIT_API TACIT_MUST_USE tacit_status tacit_model_load(const char *path,
                                                        const tacit_load_options *options,
                                                        tacit_model **out, tacit_error *err);
@@ -194,7 +194,7 @@ TACIT_API tacit_value tacit_builder_input(tacit_builder *b, const char *name, ta
 /* Copies `data`. */
 TACIT_API tacit_value tacit_builder_constant(tacit_builder *b, const char *name, tacit_dtype dtype,
                                              int32_t rank, const int64_t *dims, const void *data);
-/* Uses `data` in place: it must outlive the model. */
+/* Uses `data` in place: it must outlive the model, and models that have it as a part. */
 TACIT_API tacit_value tacit_builder_weight(tacit_builder *b, const char *name, tacit_dtype dtype,
                                            int32_t rank, const int64_t *dims, const void *data);
 /* Adds a node; "Softmax" or "com.microsoft.FastGelu". Returns its first output; `outputs` (may be

@@ -54,6 +54,8 @@ static tacit_dtype plain_dtype(char kind, int size)
 static int extension_dtype(PyObject *object, tacit_dtype *out)
 {
     *out = TACIT_DTYPE_NONE;
+    if (!py_arrays_ready())
+        return -1;
     PyObject *dtype = PyObject_GetAttrString(object, "dtype");
     if (!dtype) {
         PyErr_Clear();
@@ -114,6 +116,8 @@ int py_array_lend(PyObject *object, py_array *out)
 
 PyObject *py_array_new(tacit_dtype dtype, int32_t rank, const int64_t *dims, py_array *out)
 {
+    if (!py_arrays_ready())
+        return NULL;
     PyObject *shape = PyTuple_New(rank);
     for (int32_t i = 0; shape && i < rank; i++) {
         PyObject *dim = PyLong_FromLongLong(dims[i]);
@@ -170,6 +174,8 @@ static PyObject *unpack(PyObject *raw, const tacit_tensor *t)
 
 PyObject *py_array_copy(const tacit_tensor *t)
 {
+    if (!py_arrays_ready())
+        return NULL;
     if (t->dtype == TACIT_STRING) {
         PyObject *list = copy_strings(t);
         PyObject *result = list ? unpack(list, t) : NULL;

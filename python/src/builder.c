@@ -70,8 +70,11 @@ static PyObject *builder_input(PyObject *object, PyObject *args)
     py_builder *self = (py_builder *)object;
     const char *name, *dtype_name;
     PyObject *shape;
-    if (!PyArg_ParseTuple(args, "ssO!:input", &name, &dtype_name, &PyTuple_Type, &shape))
+    if (!PyArg_ParseTuple(args, "szO!:input", &name, &dtype_name, &PyTuple_Type, &shape))
         return NULL;
+    if (!dtype_name) /* of a body, whose node will tell */
+        return value(self,
+                     tacit_builder_input(self->builder, name, TACIT_DTYPE_NONE, -1, NULL, NULL));
     tacit_dtype dtype = py_dtype_named(dtype_name);
     Py_ssize_t rank = PyTuple_Size(shape);
     if (dtype == TACIT_DTYPE_NONE)
@@ -144,8 +147,47 @@ static bool attr_ints(tacit_builder *b, const char *name, PyObject *value_list)
     return ok;
 }
 
-static bool set_attr(tacit_builder *b, PyObject *key, PyObject *item)
+enum { MAX_PORTS = 1024 };
+
+static bool handles_get(PyObject *tuple, tacit_value *out)
 {
+    Py_ssize_t n = PyTuple_Size(tuple);
+    for (Py_ssize_t i = 0; i < n; i++) {
+        out[i] = (tacit_value)PyLong_AsUnsignedLong(PyTuple_GetItem(tuple, i));
+        if (PyErr_Occurred())
+            return false;
+    }
+    return true;
+}
+
+static bool is_model(PyObject *item)
+{
+    return PyObject_IsInstance(item, py.model_type) == 1;
+}
+
+/* (Model, handles of outer values). */
+static bool attr_graph(py_builder *self, const char *name, PyObject *pair)
+{
+    PyObject *body = PyTuple_GetItem(pair, 0), *outer = PyTuple_GetItem(pair, 1);
+    tacit_value handles[MAX_PORTS];
+    tacit_model *model = py_model_of(body);
+    if (!model)
+        return false;
+    if (!PyTuple_Check(outer) || PyTuple_Size(outer) > MAX_PORTS) {
+        py_fail(TACIT_ERR_LIMIT, "attribute '%s': at most %d outer values, in a tuple", name,
+                MAX_PORTS);
+        return false;
+    }
+    /* The body's weights may lie in arrays. */
+    if (!handles_get(outer, handles) || PyList_Append(self->keep, body) < 0)
+        return false;
+    tacit_builder_attr_graph(self->builder, name, model, (uint32_t)PyTuple_Size(outer), handles);
+    return true;
+}
+
+static bool set_attr(py_builder *self, PyObject *key, PyObject *item)
+{
+    tacit_builder *b = self->builder;
     PyObject *key_bytes;
     const char *name = py_text(key, &key_bytes);
     bool ok = name != NULL;
@@ -158,6 +200,9 @@ static bool set_attr(tacit_builder *b, PyObject *key, PyObject *item)
         Py_XDECREF(bytes);
     } else if (ok && PyFloat_Check(item)) {
         tacit_builder_attr_float(b, name, PyFloat_AsDouble(item));
+    } else if (ok && PyTuple_Check(item) && PyTuple_Size(item) == 2 &&
+               is_model(PyTuple_GetItem(item, 0))) {
+        ok = attr_graph(self, name, item);
     } else if (ok && (PyList_Check(item) || PyTuple_Check(item))) {
         ok = attr_ints(b, name, item);
     } else if (ok) {
@@ -170,19 +215,6 @@ static bool set_attr(tacit_builder *b, PyObject *key, PyObject *item)
     }
     Py_XDECREF(key_bytes);
     return ok;
-}
-
-enum { MAX_PORTS = 1024 };
-
-static bool node_inputs(PyObject *inputs, tacit_value *in)
-{
-    Py_ssize_t n = PyTuple_Size(inputs);
-    for (Py_ssize_t i = 0; i < n; i++) {
-        in[i] = (tacit_value)PyLong_AsUnsignedLong(PyTuple_GetItem(inputs, i));
-        if (PyErr_Occurred())
-            return false;
-    }
-    return true;
 }
 
 static PyObject *builder_node(PyObject *object, PyObject *args)
@@ -198,7 +230,7 @@ static PyObject *builder_node(PyObject *object, PyObject *args)
     if (n > MAX_PORTS || n_outputs == 0 || n_outputs > MAX_PORTS)
         return py_fail(TACIT_ERR_LIMIT, "%s: at most %d inputs and outputs", op, MAX_PORTS);
     tacit_value in[MAX_PORTS], out[MAX_PORTS];
-    if (!node_inputs(inputs, in))
+    if (!handles_get(inputs, in))
         return NULL;
     tacit_value first = tacit_builder_node(self->builder, op, (uint32_t)n, in, n_outputs, out);
     if (!first)
@@ -206,7 +238,7 @@ static PyObject *builder_node(PyObject *object, PyObject *args)
     PyObject *key, *item;
     Py_ssize_t at = 0;
     while (PyDict_Next(attrs, &at, &key, &item))
-        if (!set_attr(self->builder, key, item))
+        if (!set_attr(self, key, item))
             return NULL;
     PyObject *list = PyList_New(n_outputs);
     for (unsigned i = 0; list && i < n_outputs; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Models: loading, looking, transforms, compiling. */
+ * Models: loading, looking, compiling. */
 #include <string.h>
 
 #include "tacitpy.h"
@@ -28,7 +28,7 @@ static void model_dealloc(PyObject *object)
 }
 
 /* The class can be called from Python, but a model only comes from a file, a builder, a model. */
-static tacit_model *of(PyObject *self)
+tacit_model *py_model_of(PyObject *self)
 {
     tacit_model *model = ((py_model *)self)->model;
     if (!model)
@@ -73,7 +73,7 @@ PyObject *py_load_memory(PyObject *module, PyObject *args, PyObject *kwargs)
 
 static PyObject *ports(PyObject *self, bool inputs)
 {
-    tacit_model *model = of(self);
+    tacit_model *model = py_model_of(self);
     if (!model)
         return NULL;
     uint32_t n = inputs ? tacit_model_input_count(model) : tacit_model_output_count(model);
@@ -105,7 +105,7 @@ static PyObject *model_text(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"with_weights", NULL};
     int with_weights = 0;
-    tacit_model *model = of(self);
+    tacit_model *model = py_model_of(self);
     if (!model || !PyArg_ParseTupleAndKeywords(args, kwargs, "|p:text", names, &with_weights))
         return NULL;
     char *text;
@@ -121,7 +121,7 @@ static PyObject *model_text(PyObject *self, PyObject *args, PyObject *kwargs)
 static PyObject *model_save(PyObject *self, PyObject *args)
 {
     PyObject *path;
-    tacit_model *model = of(self);
+    tacit_model *model = py_model_of(self);
     if (!model || !PyArg_ParseTuple(args, "O&:save", PyUnicode_FSConverter, &path))
         return NULL;
     tacit_error err = {0};
@@ -134,89 +134,46 @@ static PyObject *model_save(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* --- transforms ------------------------------------------------------------------------------- */
+/* --- weights ---------------------------------------------------------------------------------- */
 
-static PyObject *model_grad(PyObject *self, PyObject *args, PyObject *kwargs)
+static PyObject *model_weight_names(PyObject *self, PyObject *unused)
 {
-    static char *names[] = {"wrt", "dims", "output", "with_loss", "seed_ones", NULL};
-    PyObject *wrt, *mapping = NULL;
-    unsigned output = 0;
-    int with_loss = 0, seed_ones = 1;
-    tacit_model *model = of(self);
-    if (!model || !PyArg_ParseTupleAndKeywords(args, kwargs, "O|OIpp:grad", names, &wrt, &mapping,
-                                               &output, &with_loss, &seed_ones))
+    (void)unused;
+    tacit_model *model = py_model_of(self);
+    if (!model)
         return NULL;
-    py_names list;
-    py_dims dims = {0};
-    if (!py_names_get(wrt, &list))
-        return NULL;
-    PyObject *result = NULL;
-    if (py_dims_get(mapping, &dims)) {
-        tacit_grad_options o = {.dims = dims.dims,
-                                .n_dims = dims.count,
-                                .output = output,
-                                .with_loss = with_loss,
-                                .seed_ones = seed_ones};
-        tacit_model *made;
-        tacit_error err = {0};
-        tacit_status status;
-        Py_BEGIN_ALLOW_THREADS status = tacit_grad(model, list.count, list.names, &o, &made, &err);
-        Py_END_ALLOW_THREADS result =
-            status == TACIT_OK ? py_model_wrap(made, self) : py_raise(status, &err);
+    uint32_t n = tacit_model_weight_count(model);
+    PyObject *list = PyList_New(n);
+    for (uint32_t i = 0; list && i < n; i++) {
+        tacit_port port;
+        tacit_status status = tacit_model_weight(model, i, &port, NULL);
+        PyObject *name =
+            status == TACIT_OK ? PyUnicode_FromString(port.name) : py_raise(status, NULL);
+        if (!name || PyList_SetItem(list, i, name) < 0)
+            Py_CLEAR(list);
     }
-    py_dims_free(&dims);
-    py_names_free(&list);
-    return result;
+    return list;
 }
 
-static PyObject *model_jvp(PyObject *self, PyObject *args, PyObject *kwargs)
+static PyObject *model_weight(PyObject *self, PyObject *args)
 {
-    static char *names[] = {"wrt", "dims", NULL};
-    PyObject *wrt, *mapping = NULL;
-    tacit_model *model = of(self);
-    if (!model || !PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:jvp", names, &wrt, &mapping))
+    const char *name;
+    tacit_model *model = py_model_of(self);
+    if (!model || !PyArg_ParseTuple(args, "s:weight", &name))
         return NULL;
-    py_names list;
-    py_dims dims = {0};
-    if (!py_names_get(wrt, &list))
-        return NULL;
-    PyObject *result = NULL;
-    if (py_dims_get(mapping, &dims)) {
-        tacit_model *made;
-        tacit_error err = {0};
-        tacit_status status =
-            tacit_jvp(model, list.count, list.names, dims.dims, dims.count, &made, &err);
-        result = status == TACIT_OK ? py_model_wrap(made, self) : py_raise(status, &err);
+    tacit_port port;
+    const void *data;
+    for (uint32_t i = 0; tacit_model_weight(model, i, &port, &data) == TACIT_OK; i++) {
+        if (strcmp(port.name, name) != 0)
+            continue;
+        if (!data && port.bytes)
+            return py_fail(TACIT_ERR_STATE, "the contents of weight '%s' were left out", name);
+        tacit_tensor t = {
+            .dtype = port.dtype, .rank = port.rank, .data = (void *)data, .bytes = port.bytes};
+        memcpy(t.dims, port.dims, sizeof t.dims);
+        return py_array_copy(&t);
     }
-    py_dims_free(&dims);
-    py_names_free(&list);
-    return result;
-}
-
-static PyObject *model_vmap(PyObject *self, PyObject *args, PyObject *kwargs)
-{
-    static char *names[] = {"inputs", "size", "dims", NULL};
-    PyObject *inputs, *mapping = NULL;
-    long long size;
-    tacit_model *model = of(self);
-    if (!model ||
-        !PyArg_ParseTupleAndKeywords(args, kwargs, "OL|O:vmap", names, &inputs, &size, &mapping))
-        return NULL;
-    py_names list;
-    py_dims dims = {0};
-    if (!py_names_get(inputs, &list))
-        return NULL;
-    PyObject *result = NULL;
-    if (py_dims_get(mapping, &dims)) {
-        tacit_model *made;
-        tacit_error err = {0};
-        tacit_status status =
-            tacit_vmap(model, list.count, list.names, size, dims.dims, dims.count, &made, &err);
-        result = status == TACIT_OK ? py_model_wrap(made, self) : py_raise(status, &err);
-    }
-    py_dims_free(&dims);
-    py_names_free(&list);
-    return result;
+    return py_fail(TACIT_ERR_ARGUMENT, "the model has no weight named '%s'", name);
 }
 
 /* --- compiling -------------------------------------------------------------------------------- */
@@ -243,11 +200,11 @@ static PyObject *compile(PyObject *self, tacit_model *model, const tacit_compile
 static PyObject *model_compile(PyObject *self, PyObject *args)
 {
     PyObject *mapping, *disabled;
-    int executor, validate, plan;
+    int executor, validate, plan, in_place;
     unsigned threads;
-    tacit_model *model = of(self);
-    if (!model || !PyArg_ParseTuple(args, "OiIiiO:compile", &mapping, &executor, &threads,
-                                    &validate, &plan, &disabled))
+    tacit_model *model = py_model_of(self);
+    if (!model || !PyArg_ParseTuple(args, "OiIiiOp:compile", &mapping, &executor, &threads,
+                                    &validate, &plan, &disabled, &in_place))
         return NULL;
     py_dims dims;
     py_names passes;
@@ -262,7 +219,8 @@ static PyObject *model_compile(PyObject *self, PyObject *args)
                                          .validate = (tacit_validate)validate,
                                          .plan = (tacit_plan_goal)plan,
                                          .disabled_passes = passes.names,
-                                         .n_disabled_passes = passes.count};
+                                         .n_disabled_passes = passes.count,
+                                         .update_in_place = in_place};
         result = compile(self, model, &options);
         py_names_free(&passes);
     }
@@ -276,9 +234,13 @@ static PyMethodDef methods[] = {
     {"_outputs", model_outputs, METH_NOARGS, NULL},
     {"text", KEYWORDS(model_text), "The graph in text form; large weights elided."},
     {"save", model_save, METH_VARARGS, "Writes the model; the suffix chooses the format."},
-    {"_grad", KEYWORDS(model_grad), NULL},
-    {"_jvp", KEYWORDS(model_jvp), NULL},
-    {"_vmap", KEYWORDS(model_vmap), NULL},
+    {"_weight_names", model_weight_names, METH_NOARGS, NULL},
+    {"weight", model_weight, METH_VARARGS, "weight(name): a copy of that weight."},
+    {"_grad", py_model_grad, METH_VARARGS, NULL},
+    {"_train_step", py_model_train_step, METH_VARARGS, NULL},
+    {"_jvp", py_model_jvp, METH_VARARGS, NULL},
+    {"_vmap", py_model_vmap, METH_VARARGS, NULL},
+    {"_quantize", py_model_quantize, METH_VARARGS, NULL},
     {"_compile", model_compile, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

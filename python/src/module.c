@@ -198,20 +198,41 @@ static void replace(PyObject **slot, PyObject *value)
 static PyObject *configure(PyObject *module, PyObject *args)
 {
     (void)module;
-    PyObject *convert, *unpack, *dtypes, *model, *program, *session;
-    if (!PyArg_ParseTuple(args, "OOO!OOO", &convert, &unpack, &PyDict_Type, &dtypes, &model,
-                          &program, &session))
+    PyObject *model, *program, *session;
+    if (!PyArg_ParseTuple(args, "OOO:configure", &model, &program, &session))
         return NULL;
-    replace(&py.convert, convert);
-    replace(&py.unpack, unpack);
     replace(&py.model_type, model);
     replace(&py.program_type, program);
     replace(&py.session_type, session);
+    Py_RETURN_NONE;
+}
+
+/* tacit._arrays tells what it made of NumPy. */
+static PyObject *arrays(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *empty, *convert, *unpack, *dtypes;
+    if (!PyArg_ParseTuple(args, "OOOO!:arrays", &empty, &convert, &unpack, &PyDict_Type, &dtypes))
+        return NULL;
+    replace(&py.empty, empty);
+    replace(&py.convert, convert);
+    replace(&py.unpack, unpack);
     for (int i = 1; i < TACIT_DTYPE_COUNT; i++) {
         PyObject *dtype = PyDict_GetItemString(dtypes, tacit_dtype_text((tacit_dtype)i));
         replace(&py.dtypes[i], dtype);
     }
     Py_RETURN_NONE;
+}
+
+bool py_arrays_ready(void)
+{
+    if (py.empty)
+        return true;
+    PyObject *module = PyImport_ImportModule("tacit._arrays");
+    Py_XDECREF(module);
+    if (module && !py.empty)
+        PyErr_SetString(PyExc_RuntimeError, "tacit._arrays is still being imported");
+    return module && py.empty;
 }
 
 static PyObject *version(PyObject *module, PyObject *unused)
@@ -225,6 +246,7 @@ static PyMethodDef functions[] = {
     {"load_memory", (PyCFunction)(void (*)(void))py_load_memory, METH_VARARGS | METH_KEYWORDS,
      NULL},
     {"configure", configure, METH_VARARGS, NULL},
+    {"arrays", arrays, METH_VARARGS, NULL},
     {"forked", forked, METH_NOARGS, NULL},
     {"version", version, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
@@ -236,15 +258,12 @@ static PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "tacit._tacit"
 
 static bool ready(PyObject *module)
 {
-    PyObject *numpy = PyImport_ImportModule("numpy");
-    py.empty = numpy ? PyObject_GetAttrString(numpy, "empty") : NULL;
-    Py_XDECREF(numpy);
     py.array_struct = PyUnicode_InternFromString("__array_struct__");
     py.error = PyErr_NewExceptionWithDoc("tacit.Error",
                                          "What Tacit reports: `status` names the kind "
                                          "('ERR_SHAPE'), `message` says what, where and why.",
                                          PyExc_RuntimeError, NULL);
-    if (!py.empty || !py.array_struct || !py.error)
+    if (!py.array_struct || !py.error)
         return false;
     Py_INCREF(py.error);
     return PyModule_AddObject(module, "Error", py.error) == 0 && py_model_ready(module) &&

@@ -465,7 +465,7 @@ static bool session_fill(py_session *self, const tacit_program *program)
 
 PyObject *py_session_new(PyObject *program, bool strict)
 {
-    py_session *self = (py_session *)py_instance(py.session_type);
+    py_session *self = py_arrays_ready() ? (py_session *)py_instance(py.session_type) : NULL;
     if (!self)
         return NULL;
     Py_INCREF(program);

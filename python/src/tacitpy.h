@@ -59,6 +59,8 @@ const char *py_text(PyObject *object, PyObject **bytes);
 /* TACIT_DTYPE_NONE with an exception for a name that is none. */
 tacit_dtype py_dtype_named(const char *name);
 
+/* Imports tacit._arrays, and so NumPy, when arrays are first needed. False: exception. */
+bool py_arrays_ready(void);
 /* 1: lent; 0: this object needs converting first (no exception); -1: exception. */
 int py_array_lend(PyObject *object, py_array *out);
 void py_array_release(py_array *array);
@@ -100,6 +102,13 @@ bool py_names_get(PyObject *sequence, py_names *out);
 void py_names_free(py_names *names);
 
 PyObject *py_model_wrap(tacit_model *model, PyObject *keep); /* steals the model, not keep */
+/* The C model of a Model; NULL with an exception for one that was never made. */
+tacit_model *py_model_of(PyObject *model);
+PyObject *py_model_grad(PyObject *self, PyObject *args);
+PyObject *py_model_train_step(PyObject *self, PyObject *args);
+PyObject *py_model_jvp(PyObject *self, PyObject *args);
+PyObject *py_model_vmap(PyObject *self, PyObject *args);
+PyObject *py_model_quantize(PyObject *self, PyObject *args);
 
 /* A new instance of one of the classes above; NULL: exception. */
 PyObject *py_instance(PyObject *type);

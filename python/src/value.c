@@ -62,6 +62,8 @@ static bool set_strings(PyObject *list, PyObject *keep, py_array *a)
 bool py_array_convert(PyObject *object, const tacit_port *port, bool strict, PyObject *keep,
                       py_array *a)
 {
+    if (!py_arrays_ready())
+        return false;
     PyObject *made =
         PyObject_CallFunction(py.convert, "OssO", object, tacit_dtype_text(port->dtype), port->name,
                               strict ? Py_True : Py_False);

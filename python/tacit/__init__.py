@@ -9,15 +9,21 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+import sys
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from . import _arrays, _tacit
+from . import _tacit
 from ._tacit import Error
+
+if TYPE_CHECKING:
+    from ._graph import Graph, Value, scan
+    from .torch import from_torch
+    from .train import TrainStep, train_step
 
 __version__ = _tacit.version()
 __all__ = [
-    "Error", "Graph", "Model", "Port", "Program", "Session", "Value", "compile",
-    "grad", "jvp", "load", "show", "vmap",
+    "Error", "Graph", "Model", "Port", "Program", "Session", "TrainStep", "Value", "compile",
+    "from_torch", "grad", "jvp", "load", "quantize", "scan", "show", "train_step", "vmap",
 ]  # fmt: skip
 
 _EXECUTORS = {"serial": 0, "reference": 1, "tasks": 2}
@@ -56,6 +62,11 @@ class Model(_tacit.Model):
     @property
     def outputs(self) -> List[Port]:
         return [Port(*p) for p in self._outputs()]
+
+    @property
+    def weights(self) -> List[str]:
+        """Names of the weights; weight(name) gives a copy of one."""
+        return self._weight_names()
 
     @property
     def symbols(self) -> List[str]:
@@ -199,7 +210,8 @@ def load(source: Any, external_data_dir: Any = None) -> Model:
 
 
 def _model(model: Any) -> Model:
-    if isinstance(model, Graph):
+    building = sys.modules.get(f"{__name__}._graph")
+    if building is not None and isinstance(model, building.Graph):
         return model.model()
     return model if isinstance(model, Model) else load(model)
 
@@ -213,11 +225,13 @@ def compile(
     validate: str = "normal",
     plan: str = "min_memory",
     disabled_passes: Sequence[str] = (),
+    update_in_place: bool = False,
 ) -> Session:
     """Compiles a model (or what tacit.load or tacit.Graph make one of) and opens a session.
 
     `dims` gives sizes of symbolic dimensions; `exec` is "serial", "tasks" (threads=0: every core)
-    or "reference" (slow and obvious); `strict` refuses arrays that would have to be copied.
+    or "reference" (slow and obvious); `strict` refuses arrays that would have to be copied. With
+    `update_in_place` the array of an input NAME may be given for the output NAME.next, too.
     """
     program = _model(model)._compile(
         dims,
@@ -226,6 +240,7 @@ def compile(
         _choice(_VALIDATE, validate, "validate"),
         _choice(_PLANS, plan, "plan"),
         disabled_passes,
+        update_in_place,
     )
     return program.session(strict)
 
@@ -241,13 +256,18 @@ def grad(
     output: int = 0,
     with_loss: bool = False,
     seed: bool = False,
+    checkpoints: Sequence[str] = (),
+    memory_budget: int = 0,
 ) -> Model:
     """A model of the gradients of one output with respect to the inputs or weights in `wrt`.
 
     `with_loss` puts the loss first; `seed` adds an input d_output, so that the output need not be
-    one number (a vector-Jacobian product).
+    one number (a vector-Jacobian product). What lies between the values named in `checkpoints` is
+    computed again instead of kept; a `memory_budget` in bytes chooses them.
     """
-    return _model(model)._grad(_names(wrt), dims, output, with_loss, not seed)
+    return _model(model)._grad(
+        _names(wrt), dims, output, with_loss, not seed, _names(checkpoints), memory_budget
+    )
 
 
 def jvp(model: Any, wrt: Union[str, Sequence[str]], dims: Optional[Dict[str, int]] = None) -> Model:
@@ -262,6 +282,38 @@ def vmap(
     return _model(model)._vmap(_names(inputs), size, dims)
 
 
+_STORAGE = {"int8": 0, "int4": 1, "bf16": 2, "f16": 3}
+
+
+class Quantized(NamedTuple):
+    """What tacit.quantize made: the model, how many layers changed, the bytes of their weights,
+    and the root of the mean squared error over that of the weights."""
+
+    model: Model
+    layers: int
+    bytes_before: int
+    bytes_after: int
+    weight_error: float
+
+
+def quantize(
+    model: Any,
+    weights: str = "int8",
+    block: int = 0,
+    ranges: Optional[Dict[str, Tuple[float, float]]] = None,
+) -> Quantized:
+    """A model whose linear layers have weights in fewer bits: "int8", "int4", "bf16" or "f16".
+
+    `block` weights share a scale (0: 32). With `ranges`, {value: (low, high)}, products whose left
+    side has a range run on bytes on both sides.
+    """
+    plain = None
+    if ranges is not None:
+        plain = {name: (float(low), float(high)) for name, (low, high) in ranges.items()}
+    made = _model(model)._quantize(_choice(_STORAGE, weights, "weights"), block, plain)
+    return Quantized(*made)
+
+
 def show(thing: Any, kind: str = "graph") -> View:
     """Text in a terminal, a page in a notebook: of a model, graph, program or session."""
     if isinstance(thing, (Program, Session)):
@@ -269,23 +321,25 @@ def show(thing: Any, kind: str = "graph") -> View:
     return _model(thing).show()
 
 
-from ._graph import Graph, Value  # noqa: E402 (it needs the classes above)
-
-_tacit.configure(
-    _arrays.convert, _arrays.unpack, dict(_arrays.dtypes), Model, Program, Session
-)
+_tacit.configure(Model, Program, Session)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_tacit.forked)
 
+# What needs NumPy, or more, comes when it is asked for: `import tacit` itself stays cheap.
+_MODULES = ("_arrays", "_graph", "backend", "onnxruntime", "secure", "torch", "train")
+_HOMES = {
+    "Graph": "_graph", "Value": "_graph", "scan": "_graph",
+    "TrainStep": "train", "train_step": "train", "from_torch": "torch",
+}  # fmt: skip
+
 
 def __getattr__(name: str) -> Any:
-    # Modules with dependencies of their own come when they are asked for.
-    if name in ("onnxruntime", "backend", "secure", "torch"):
-        import importlib
+    import importlib
 
+    if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
-    if name == "from_torch":
-        from .torch import from_torch
-
-        return from_torch
+    if name in _HOMES:
+        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
     raise AttributeError(f"module 'tacit' has no attribute {name!r}")

@@ -9,6 +9,8 @@ from typing import Any, Optional
 
 import numpy as np
 
+from . import _tacit
+
 # Element types by their text; NumPy knows the first group, ml_dtypes (where installed) the second.
 NUMPY_NAMES = {
     "f64": "float64", "f32": "float32", "f16": "float16",
@@ -175,3 +177,6 @@ def constant(value: Any, dtype: Optional[Any] = None) -> np.ndarray:
         value = np.asarray(value, np.float32)
     array = _as_array(value, "")
     return np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)
+
+
+_tacit.arrays(np.empty, convert, unpack, dict(dtypes))

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -26,9 +26,12 @@ class Value:
         self.graph, self.handle, self.dtype = graph, handle, dtype
 
     def _binary(self, op: str, other: Any, swap: bool = False, dtype: Any = ...) -> "Value":
-        other = self.graph.value(other, self.dtype)
+        graph = self.graph
+        if isinstance(other, Value) and other.graph._is_inside(graph):
+            graph = other.graph  # a body reads an outer value
+        other = graph.value(other, self.dtype)
         pair = (other, self) if swap else (self, other)
-        made = self.graph.node(op, *pair)
+        made = graph.node(op, *pair)
         made.dtype = self.dtype if dtype is ... else dtype
         return made
 
@@ -181,9 +184,30 @@ ONNX_CODES = {
 class Graph:
     """A model under construction. Every ONNX operator is a method: g.Softmax(x, axis=-1)."""
 
-    def __init__(self, name: str = "model") -> None:
+    def __init__(self, name: str = "model", parent: Optional["Graph"] = None) -> None:
+        """With a `parent`: the body of one of its nodes (see tacit.scan), free to read its
+        values."""
         self._builder = _tacit.Builder(name)
         self._model: Any = None
+        self._parent = parent
+        self._outer: Dict[int, Tuple[Value, Value]] = {}  # by the outer handle: outer, inner
+
+    def _is_inside(self, other: "Graph") -> bool:
+        graph = self._parent
+        while graph is not None and graph is not other:
+            graph = graph._parent
+        return graph is other
+
+    def _argument(self, name: str, dtype: Optional[str]) -> Value:
+        """A parameter of a body: its node tells the type."""
+        return Value(self, self._builder.input(name, None, ()), dtype)
+
+    def _capture(self, thing: Value) -> Value:
+        outer = self._parent.value(thing)
+        if outer.handle not in self._outer:
+            inner = self._argument(f"outer.{len(self._outer)}", outer.dtype)
+            self._outer[outer.handle] = outer, inner
+        return self._outer[outer.handle][1]
 
     def input(self, name: str, dtype: Any = "f32", shape: Sequence[Union[int, str]] = ()) -> Value:
         text = _arrays.text_of(dtype)
@@ -202,6 +226,8 @@ class Graph:
     def value(self, thing: Any, dtype: Optional[str] = None) -> Value:
         """A value as it is; anything else as a constant. Plain numbers take `dtype`."""
         if isinstance(thing, Value):
+            if self._is_inside(thing.graph):
+                return self._capture(thing)
             if thing.graph is not self:
                 raise ValueError("a value of another graph")
             return thing
@@ -237,9 +263,89 @@ class Graph:
         return node
 
 
+def _list(things: Any) -> list:
+    if things is None:
+        return []
+    return list(things) if isinstance(things, (tuple, list)) else [things]
+
+
+def _like(values: Sequence[Value], given: Any) -> Any:
+    """`values` in the form of what was given: None, one, or a tuple."""
+    if given is None:
+        return None
+    return tuple(values) if isinstance(given, (tuple, list)) else values[0]
+
+
+def scan(
+    body: Callable[..., Any],
+    init: Any,
+    xs: Any = None,
+    broadcast: Sequence[Any] = (),
+    length: Optional[int] = None,
+    reverse: bool = False,
+    checkpoints: Optional[int] = None,
+    recursive: bool = False,
+) -> Any:
+    """Runs `carry, y = body(carry, x, *broadcast)` over the leading axis of `xs`; gives the last
+    carry and all ys, stacked.
+
+    `init`, `xs` and y are one value each, or tuples; without `xs`, `length` says how many steps
+    there are (x is None). `broadcast`, and any other value of the graph that `body` mentions, is
+    the same in every step. `reverse` goes from the last step to the first.
+
+    Gradients keep the carry of every step, or with `checkpoints=K` the K carries between equal
+    pieces, which are run again; with `recursive` a piece is halved until few steps are left.
+    """
+    carries, inputs = _list(init), _list(xs)
+    values = [v for v in [*carries, *inputs, *broadcast] if isinstance(v, Value)]
+    if not values:
+        raise TypeError("scan needs a value of a graph among init, xs and broadcast")
+    graph = values[0].graph
+    for v in values:
+        graph = v.graph if v.graph._is_inside(graph) else graph
+    if not inputs:
+        if length is None:
+            raise TypeError("scan needs xs or a length")
+        inputs = [graph.constant(np.zeros(length, np.float32))]
+    elif length is not None:
+        raise TypeError("scan takes xs or a length, not both")
+    if recursive and checkpoints is None:
+        raise TypeError("recursive needs checkpoints")
+    carries, inputs = [graph.value(v) for v in carries], [graph.value(v) for v in inputs]
+    inner = Graph("body", graph)
+    c = [inner._argument(f"carry.{i}", v.dtype) for i, v in enumerate(carries)]
+    x = [inner._argument(f"x.{i}", v.dtype) for i, v in enumerate(inputs)]
+    made = body(_like(c, init), _like(x, xs), *[inner.value(graph.value(v)) for v in broadcast])
+    if not isinstance(made, tuple) or len(made) != 2:
+        raise TypeError("the body of a scan gives two things: the next carry, and y (or None)")
+    after, ys = _list(made[0]), _list(made[1])
+    if len(after) != len(carries):
+        raise ValueError(f"the body gives {len(after)} carries, but init has {len(carries)}")
+    after = [inner.value(v, k.dtype) for v, k in zip(after, carries)]
+    ys = [inner.value(v) for v in ys]
+    if not after and not ys:
+        raise ValueError("the scan has no results")
+    for i, v in enumerate(after + ys):
+        inner.output(f"next.{i}" if i < len(after) else f"y.{i - len(after)}", v)
+    results = graph.node(
+        "Scan", *carries, *inputs, outputs=len(after) + len(ys), num_scan_inputs=len(inputs),
+        scan_input_directions=[1] * len(inputs) if reverse else None,
+        scan_output_directions=[1] * len(ys) if reverse and ys else None,
+        checkpoints=checkpoints, recursive=int(recursive) or None, body=inner,
+    )  # fmt: skip
+    results = [results] if isinstance(results, Value) else list(results)
+    for v, k in zip(results, after + ys):
+        v.dtype = k.dtype
+    return _like(results[: len(after)], init), _like(results[len(after) :], made[1])
+
+
 def _attribute(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, np.ndarray):
         value = value.tolist()
+    if isinstance(value, Graph):
+        return value.model(), tuple(outer.handle for outer, _ in value._outer.values())
+    if isinstance(value, _tacit.Model):
+        return value, ()
     return int(value) if isinstance(value, bool) else value

@@ -287,4 +287,3 @@ tacit_status tacit_model_output(const tacit_model *model, uint32_t index, tacit_
     api_port(model->graph, model->graph->outputs.data[index], out);
     return TACIT_OK;
 }
-
