@@ -171,6 +171,11 @@ static PyObject *model_weight(PyObject *self, PyObject *args)
         tacit_tensor t = {
             .dtype = port.dtype, .rank = port.rank, .data = (void *)data, .bytes = port.bytes};
         memcpy(t.dims, port.dims, sizeof t.dims);
+        if (t.dtype == TACIT_STRING) { /* a port does not know its bytes */
+            t.bytes = sizeof(tacit_string);
+            for (int32_t d = 0; d < t.rank; d++)
+                t.bytes *= (size_t)t.dims[d];
+        }
         return py_array_copy(&t);
     }
     return py_fail(TACIT_ERR_ARGUMENT, "the model has no weight named '%s'", name);

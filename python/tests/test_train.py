@@ -74,6 +74,9 @@ def test_weights_are_parameters_by_name(data):
     model = regression((initial["w"], initial["b"]))
     assert set(model.weights) >= {"w", "b"}
     np.testing.assert_array_equal(model.weight("w"), initial["w"])
+    g = tacit.Graph()
+    g.output("y", g.Identity(g.constant(np.float32([1, 2]), name="c")))
+    assert g.model().weight("c").tolist() == [1, 2]
     with pytest.raises(tacit.Error, match="no weight named 'q'"):
         model.weight("q")
     named = tacit.train_step(model, ["w", "b"], "adam", 0.05)
