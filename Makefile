@@ -34,8 +34,8 @@ check: build
 python:
 	@scripts/test-python setup
 
-test-python:
-	@scripts/test-python test
+test-python: # TORCH=1: with torch, for the tests of tacit.from_torch
+	@TORCH=$(TORCH) scripts/test-python test
 
 wheel:
 	@scripts/test-python wheel

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python package's own costs, and the drop-in class against ONNX Runtime.
 
+    python/call_overhead   what a call costs beyond the C call (one small input and output)
+    python/call            the whole call, against ONNX Runtime's
+    python/import          `import tacit`; NumPy comes with the first array, see python/import_numpy
+    python/dropin/MODEL    tacit.onnxruntime on the models of bench/models, one thread
+
 Usage: bench.py BUILD [PREFIX]; appends JSON lines to $TACIT_BENCH_JSONL."""
 
-import glob
 import json
 import os
 import statistics
@@ -84,13 +88,15 @@ def calls():
 
 
 def import_ms(module):
+    """Milliseconds in a fresh interpreter: the median of several."""
     code = (
-        "import numpy, time; t = time.perf_counter(); "
+        "import time; t = time.perf_counter(); "
         f"import {module}; print((time.perf_counter() - t) * 1e3)"
     )
+    command = [sys.executable, "-c", code]
     runs = [
-        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout)
-        for _ in range(7)
+        float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        for _ in range(9)
     ]
     return statistics.median(runs)
 
@@ -115,7 +121,10 @@ def drop_in(path):
     peer = real.InferenceSession(path, options[1], providers=["CPUExecutionProvider"])
     inputs = feed(peer, np.random.default_rng(0))
     times = [], []
-    for _ in range(int(os.environ.get("TACIT_BENCH_RUNS", "15"))):
+    for session in (ours, peer):
+        session.run(None, inputs)
+    end = time.perf_counter() + 2
+    while len(times[0]) < 7 or (len(times[0]) < 500 and time.perf_counter() < end):
         for session, kept in zip((ours, peer), times):
             start = time.perf_counter()
             session.run(None, inputs)
@@ -123,13 +132,31 @@ def drop_in(path):
     return statistics.median(times[0]), statistics.median(times[1])
 
 
+def example(name, arguments):
+    """The file that bench/models uses, made where it is not there yet."""
+    path = f"{build}/models/{name.replace('/', '-')}.onnx"
+    if not os.path.exists(path):
+        os.makedirs(f"{build}/models", exist_ok=True)
+        part = path.replace(".onnx", ".part.onnx")
+        command = [f"{build}/tacit", "example", *arguments.split(), "--out", part]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        os.rename(part, path)
+    return path
+
+
 if wanted("python/call") or wanted("python/call_overhead"):
     calls()
 if wanted("python/import"):
     peer = import_ms("onnxruntime") if real else None
     record("python/import", import_ms("tacit"), peer, "onnxruntime" if real else "none", "ms")
+if wanted("python/import_numpy"):
+    record("python/import_numpy", import_ms("numpy"), None, "none", "ms")
 if real:
-    for file in sorted(glob.glob(f"{build}/models/*.onnx")):
-        name = "python/run/" + os.path.basename(file)[:-5]
-        if wanted(name):
-            record(name, *drop_in(file), "onnxruntime", "ms")
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models"))
+    from compare import ENTRIES
+
+    for entry, arguments in ENTRIES:
+        short = entry.split("/", 1)[1] if entry.startswith("model/") else entry.replace("/", "-")
+        if entry.startswith(("model/", "mlp/", "block/")) and wanted(f"python/dropin/{short}"):
+            ours, peer = drop_in(example(entry, arguments))
+            record(f"python/dropin/{short}", ours, peer, "onnxruntime", "ms")

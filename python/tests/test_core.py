@@ -353,6 +353,54 @@ def test_references_are_balanced(affine, rng):
     assert max(abs(a - b) for a, b in zip(after, before)) < 20  # a leak would be hundreds
 
 
+def test_references_are_balanced_in_transforms(rng):
+    import gc
+
+    w = rng.random((32, 16), np.float32)
+    start, end = rng.random((4, 16), np.float32), (0.0, 1.0)
+
+    def use():
+        g = tacit.Graph()
+        x, v = g.input("x", "f32", (4, 32)), g.weight("w", w)
+        last, ys = tacit.scan(lambda c, _: (c * 0.5 + x @ v, c), g.constant(start), length=3)
+        g.output("loss", (last * last).mean() + ys.sum())
+        model = g.model()
+        model.weight("w"), model.weights
+        step = tacit.train_step(model, ["w"], "adam")
+        step(x=w[:4].repeat(2, 1))
+        tacit.grad(model, "w", with_loss=True), tacit.jvp(model, "x"), tacit.quantize(model, "int8")
+        tacit.quantize(model, ranges={"x": end})
+        for bad in (
+            lambda: tacit.grad(model, "q"),
+            lambda: tacit.grad(model, "w", checkpoints=["q"]),
+            lambda: tacit.train_step(model, ["q"]),
+            lambda: tacit.quantize(model, block=7),
+            lambda: tacit.scan(lambda c, _: (c,), x, length=2),
+        ):
+            with pytest.raises((tacit.Error, TypeError)):
+                bad()
+
+    things = (w, start, end, np.float32, tacit.Model, tacit.Session, tacit.Graph, tacit.Error)
+    use()
+    gc.collect()
+    before = [sys.getrefcount(t) for t in things]
+    for _ in range(30):
+        use()
+    gc.collect()
+    after = [sys.getrefcount(t) for t in things]
+    assert max(abs(a - b) for a, b in zip(after, before)) < 10  # a leak would be thirty
+
+
+def test_importing_tacit_does_not_import_numpy(tmp_path):
+    code = (
+        "import sys, tacit\nassert 'numpy' not in sys.modules\n"
+        "model = tacit.load(b'tacit 1\\ngraph \"m\" {\\n  in %x : f32[2]\\n  %y = Neg(%x) @n\\n  out %y\\n}\\n')\n"
+        "session = tacit.compile(model)\nimport numpy\n"
+        "assert session(numpy.float32([1, 2])).tolist() == [-1, -2]\nprint('fine')"
+    )
+    assert "fine" in run_child(code)
+
+
 def test_objects_are_freed(affine):
     import gc
 
