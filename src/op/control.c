@@ -120,6 +120,26 @@ static tacit_status walk_step(loop_walk *w, int64_t iteration)
     return TACIT_OK;
 }
 
+/* The type of an output of a body that never ran: as declared, or else as it follows from what the
+ * body would have been given. NULL when nothing says. */
+static const ir_type *walk_untold(loop_walk *w, uint32_t output)
+{
+    op_eval *c = w->c;
+    const ir_type *declared = &w->body->outputs.data[output]->type;
+    ir_graph *body = declared->dtype ? NULL : ir_graph_clone(w->body, c->scratch);
+    uint32_t outer = c->node->n_explicit;
+    if (!body)
+        return declared;
+    for (uint32_t i = 0; i < body->inputs.count && i < w->n_args; i++)
+        if (w->args[i])
+            body->inputs.data[i]->type = ir_tensor_type(w->args[i]);
+    for (uint32_t i = 0; i < body->captures.count && outer + i < c->n_in; i++)
+        if (body->captures.data[i] && op_in(c, outer + i))
+            body->captures.data[i]->type = ir_tensor_type(op_in(c, outer + i));
+    tacit_error ignored;
+    return op_infer_graph(body, &ignored) == TACIT_OK ? &body->outputs.data[output]->type : NULL;
+}
+
 /* Final states and joined scan outputs become the node's outputs. */
 static tacit_status walk_finish(loop_walk *w, const op_join *joins)
 {
@@ -133,9 +153,8 @@ static tacit_status walk_finish(loop_walk *w, const op_join *joins)
     for (uint32_t i = 0; i < w->n_scan; i++) {
         if (!op_out(c, w->n_state + i))
             continue;
-        const ir_value *v = w->body->outputs.data[w->fixed + w->n_state + i];
-        TRY(op_join_items(c, w->n_state + i, w->kept[i].count, w->kept[i].data, &joins[i],
-                          &v->type));
+        const ir_type *empty = w->kept[i].count ? NULL : walk_untold(w, w->fixed + w->n_state + i);
+        TRY(op_join_items(c, w->n_state + i, w->kept[i].count, w->kept[i].data, &joins[i], empty));
     }
     return TACIT_OK;
 }
