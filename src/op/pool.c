@@ -30,12 +30,33 @@ static tacit_status float_pool_infer(op_infer *c)
 
 /* --- MaxPool ---------------------------------------------------------------------------------- */
 
+/* A window over padding alone has no maximum. Later windows of an axis begin further on: the last
+ * one tells of the end, and of those that begin in the padding only dilated ones step over. */
+static tacit_status max_pool_windows(const op_window *w, tacit_error *err)
+{
+    for (int32_t i = 0; w->out_size > 0 && i < w->rank; i++) {
+        int64_t last = (w->out[i] - 1) * w->stride[i] - w->pad_begin[i];
+        bool empty = last >= w->in[i];
+        for (int64_t start = -w->pad_begin[i]; start < 0 && start <= last && !empty;
+             start += w->stride[i]) {
+            int64_t tap = (w->dilation[i] - 1 - start) / w->dilation[i];
+            empty = tap >= w->kernel[i] || start + tap * w->dilation[i] >= w->in[i];
+            if (w->dilation[i] == 1)
+                break;
+        }
+        if (empty)
+            return error_set(err, TACIT_ERR_VALUE, "a window of axis %d lies in padding alone", i);
+    }
+    return TACIT_OK;
+}
+
 static tacit_status max_pool_infer(op_infer *c)
 {
     op_window w;
     ir_shape y;
     TRY(op_check_class(c, 0, OP_REAL));
     TRY(pool_shape(c, &w, &y));
+    TRY(max_pool_windows(&w, c->err));
     op_set_out(c, 0, c->in[0]->dtype, &y);
     op_set_out(c, 1, TACIT_I64, &y);
     return TACIT_OK;
@@ -66,6 +87,7 @@ static tacit_status max_pool_eval(op_eval *c)
     double *x, *y;
     int64_t *offsets, *where, planes = t->shape.dims[0] * t->shape.dims[1];
     TRY(op_window_read(c->node, &t->shape, NULL, &w, c->err));
+    TRY(max_pool_windows(&w, c->err));
     TRY(op_input_f64(c, 0, &x));
     TRY(op_scratch_i64(c, w.taps, &offsets));
     TRY(op_scratch_f64(c, planes * w.out_size, &y));
@@ -86,7 +108,7 @@ static tacit_status max_pool_eval(op_eval *c)
             }
             y[p * w.out_size + at] = best;
             where[p * w.out_size + at] =
-                p * w.in_size + (from >= 0 && by_column ? column_major(&w, from) : from);
+                p * w.in_size + (by_column ? column_major(&w, from) : from);
         }
     }
     op_output_f64(c, 0, y);

@@ -188,6 +188,26 @@ static void E11_pools_do_what_their_name_says(void **state)
     }
 }
 
+/* Padding alone has no maximum, and no place where it is. A dilated window may step over all. */
+static void E11_windows_of_padding_alone_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"f32[1,1,3]\n%y = MaxPool(%x) kernel_shape=[2] pads=[2, 0]",
+                                      "f32[1,1,3]\n%y = MaxPool(%x) kernel_shape=[2] pads=[0, 2]",
+                                      "f32[1,1,1]\n%y = MaxPool(%x) kernel_shape=[2] "
+                                      "dilations=[2] pads=[1, 1]"};
+    for (int i = 0; i < 3; i++) {
+        char body[256];
+        tacit_error err;
+        snprintf(body, sizeof body, "in %%x : %s @y\nout %%y", bad[i]);
+        assert_int_equal(ways_refused(body, &err), TACIT_ERR_VALUE);
+        assert_non_null(strstr(err.message, "padding alone"));
+    }
+    ways_expect("in %x : f32[1,1,3]\n%y, %i = MaxPool(%x) kernel_shape=[2] dilations=[2] pads=[2, "
+                "2] @y\nout %y\nout %i",
+                LISTS(L(-1, -2, -3)), LISTS(L(-1, -2, -1, -2, -3), L(0, 1, 0, 1, 2)), 0);
+}
+
 /* The Gaussians are counted by their own shape, whoever made them. */
 static void E26_rasterising_counts_its_gaussians(void **state)
 {
@@ -333,6 +353,7 @@ int main(void)
         cmocka_unit_test(E27_any_head_width_keeps_its_last_channels),
         cmocka_unit_test(E4_second_images_of_a_batch),
         cmocka_unit_test(E11_pools_do_what_their_name_says),
+        cmocka_unit_test(E11_windows_of_padding_alone_are_refused),
         cmocka_unit_test(E26_rasterising_counts_its_gaussians),
         cmocka_unit_test(E21_carries_keep_their_type),
         cmocka_unit_test(E24_scans_over_nothing_keep_their_start),

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Mistakes that runtimes of this kind make, by the number under which our notes list them (D: the
  * catalogue, E: the executor), and bad input: each a test that we do better. Others of these lists
- * stand with their families: D4, D7, D9, D10 and D12 in test_vision and test_families. */
+ * stand with their families: D4, D7, D9, D10 and D12 in test_vision and test_families; with
+ * compiled programs in api/test_defects and api/test_defects_lowering (D2, E2 to E4, E11, E17, E21
+ * to E27), fusions in pass/test_defects, derivatives in diff/test_defects (E12, E18, E28) and scans
+ * in diff/test_scan (E5). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
