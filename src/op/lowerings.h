@@ -51,6 +51,10 @@ tacit_status op_lower_reduce(op_lower *c); /* Reduce*, GlobalAveragePool, Global
 bool op_accepts_reduce(const ir_node *node, uint32_t in, const op_operand *view);
 tacit_status op_lower_argmax(op_lower *c);
 
+/* lower_along.c */
+tacit_status op_lower_cumulate(op_lower *c); /* CumSum, CumProd */
+tacit_status op_lower_top_k(op_lower *c);
+
 /* lower_adam.c */
 tacit_status op_lower_adam(op_lower *c);
 

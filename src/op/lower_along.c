@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * CumSum, CumProd and TopK (cpu/along.h). */
+#include <string.h>
+
+#include "cpu/along.h"
+#include "op/lowerings.h"
+#include "op/view.h"
+
+enum { TILE_ELEMENTS = 32768 }; /* of the input, about */
+
+static void split_axis(const ir_shape *x, int32_t axis, int64_t *outer, int64_t *inner)
+{
+    *outer = *inner = 1;
+    for (int32_t d = 0; d < x->rank; d++)
+        if (d != axis)
+            *(d < axis ? outer : inner) *= x->dims[d];
+}
+
+tacit_status op_lower_cumulate(op_lower *c)
+{
+    const ir_shape *x = &c->in[0].type.shape;
+    const ir_tensor *given = ir_value_known(c->node->inputs[1]);
+    int64_t asked;
+    int32_t axis;
+    if (c->in[0].type.dtype != TACIT_F32 || !given)
+        return OP_LOWER_NO_KERNEL;
+    TRY(op_read_int(given, &asked, c->err));
+    TRY(ir_axis(asked, x->rank, &axis, c->err));
+    if (ir_shape_size(x) == 0)
+        return TACIT_OK;
+    cpu_cumulate_args p = {.length = x->dims[axis],
+                           .product = strcmp(c->node->type, "CumProd") == 0,
+                           .exclusive = ir_attr_int(c->node, "exclusive", 0) != 0,
+                           .reverse = ir_attr_int(c->node, "reverse", 0) != 0};
+    split_axis(x, axis, &p.outer, &p.inner);
+    int64_t run = p.length * p.inner, tiles;
+    p.tile = TILE_ELEMENTS / run < 1 ? 1 : TILE_ELEMENTS / run;
+    if (p.inner > 64 && run > TILE_ELEMENTS) { /* neighbours are worth tiles of their own */
+        p.tile = TILE_ELEMENTS / p.length / 16 * 16;
+        p.tile = p.tile < 64 ? 64 : p.tile;
+        p.split = (p.inner + p.tile - 1) / p.tile;
+        tiles = p.outer * p.split;
+    } else {
+        tiles = (p.outer + p.tile - 1) / p.tile;
+    }
+    if (tiles > INT32_MAX)
+        return OP_LOWER_NO_KERNEL;
+    cpu_cumulate_args *a =
+        op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, cumulate_f32),
+                       CPU_PICK(c->cpu.isa, cpu_cumulate_f32), sizeof *a, (uint32_t)tiles);
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = p;
+    uint64_t bytes = p.split ? 0 : (uint64_t)(p.tile * run) * sizeof(float);
+    TRY(op_lower_in_tiled(c, offsetof(cpu_cumulate_args, x), 0, bytes, bytes));
+    TRY(op_lower_out_tiled(c, offsetof(cpu_cumulate_args, y), 0, bytes, bytes));
+    op_lower_cost(c, (double)ir_shape_size(x), 2 * op_lower_bytes(&c->in[0]));
+    return TACIT_OK;
+}
+
+tacit_status op_lower_top_k(op_lower *c)
+{
+    const ir_shape *x = &c->in[0].type.shape;
+    int32_t axis;
+    if (c->in[0].type.dtype != TACIT_F32 || c->node->n_outputs < 2 || !c->node->outputs[0] ||
+        !c->node->outputs[1])
+        return OP_LOWER_NO_KERNEL; /* both outputs are where it works */
+    TRY(ir_axis(ir_attr_int(c->node, "axis", -1), x->rank, &axis, c->err));
+    cpu_top_k_args p = {.length = x->dims[axis],
+                        .k = c->out[0].type.shape.dims[axis],
+                        .smallest = ir_attr_int(c->node, "largest", 1) == 0};
+    split_axis(x, axis, &p.outer, &p.inner);
+    if (ir_shape_size(&c->out[0].type.shape) == 0)
+        return TACIT_OK;
+    int64_t run = p.length * p.inner;
+    p.tile = TILE_ELEMENTS / run < 1 ? 1 : TILE_ELEMENTS / run;
+    int64_t tiles = (p.outer + p.tile - 1) / p.tile;
+    if (tiles > INT32_MAX)
+        return OP_LOWER_NO_KERNEL;
+    cpu_top_k_args *a =
+        op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, top_k_f32), CPU_PICK(c->cpu.isa, cpu_top_k_f32),
+                       sizeof *a, (uint32_t)tiles);
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = p;
+    uint64_t read = (uint64_t)(p.tile * run) * sizeof(float);
+    uint64_t found = (uint64_t)(p.tile * p.k * p.inner);
+    TRY(op_lower_in_tiled(c, offsetof(cpu_top_k_args, x), 0, read, read));
+    TRY(op_lower_out_tiled(c, offsetof(cpu_top_k_args, values), 0, found * sizeof(float),
+                           found * sizeof(float)));
+    TRY(op_lower_out_tiled(c, offsetof(cpu_top_k_args, indices), 1, found * sizeof(int64_t),
+                           found * sizeof(int64_t)));
+    op_lower_cost(c, (double)ir_shape_size(x), op_lower_bytes(&c->in[0]));
+    return TACIT_OK;
+}
