@@ -342,6 +342,39 @@ static void E25_sampling_goes_on_from_run_to_run(void **state)
     tacit_model_free(m);
 }
 
+/* --- section 23: where others end the process ------------------------------------------------- */
+
+/* Each is refused with a status when it is compiled or run, and names its node. */
+static void S23_what_ends_others_is_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "in %x : i32[4]\n%y = tacit.Fft(%x) @bad\nout %y",
+        "in %x : f32[2,2]\nin %b : f32[2]\n%y = tacit.Solve(%x, %b) @bad\nout %y",
+        "in %x : f32[4]\n%y = tacit.FakeQuantize(%x) bits=1 @bad\nout %y",
+        "in %x : f32[4]\n%y = tacit.FakeQuantize(%x) mode=\"ema\" @bad\nout %y",
+        "in %x : f32[2,0]\nconst %k : i64[1] = [1]\n%y, %i = TopK(%x, %k) @bad\nout %y",
+        "in %x : i32[2]\nin %z : i32[2]\n%y = Div(%x, %z) @bad\nout %y",
+        "in %x : f32[1,2,3]\nin %w : f32[2,2,1]\n%y = Conv(%x, %w) group=0 @bad\nout %y",
+        "in %x : f32[1,2,3]\nin %w : f32[1,1,1]\n%y = Conv(%x, %w) group=2 @bad\nout %y",
+        "in %x : f32[1,2,3]\nin %w : f32[2,2,1]\n%y = ConvTranspose(%x, %w) group=0 @bad\nout %y",
+        "in %x : f32[1,2,4]\nin %c : f32[2,2]\nin %s : f32[2,2]\n%y = tacit.Rope(%x, %c, %s) "
+        "head_dim=0 @bad\nout %y",
+        "in %x : f32[1,2,4]\n%y = LayerNormalization(%x, _) @bad\nout %y",
+        "in %x : f32[2]\nin %z : f32[3]\n%y = Add(%x, %z) @bad\nout %y",
+        "in %u : f32[1,1]\nconst %i : i64[1] = [5]\n%y = tacit.ScatterAdd(%u, %i) dim=2 @bad\nout "
+        "%y",
+        "in %x : f32[1,2]\nin %w : f32[2,2,1]\nconst %e : i64[1] = [2]\n%y = "
+        "tacit.GroupedMatMul(%x, %w, %e) @bad\nout %y",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        tacit_error err;
+        ways_refused(bad[i], &err);
+        if (!strstr(err.message, "bad"))
+            fail_msg("'%s' does not name the node of\n%s", err.message, bad[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -360,6 +393,7 @@ int main(void)
         cmocka_unit_test(E23_nested_runs_disturb_nobody),
         cmocka_unit_test(E22_sums_and_slices_of_dying_values),
         cmocka_unit_test(E25_sampling_goes_on_from_run_to_run),
+        cmocka_unit_test(S23_what_ends_others_is_refused),
     };
     return cmocka_run_group_tests_name("listed defects, compiled", tests, NULL, NULL);
 }
