@@ -47,8 +47,8 @@ typedef struct bench {
     uint32_t n_fed;
 } bench;
 
-/* Worker threads spin for a while after a run (ONNX Runtime's for some 40 ms); neither side shall pay
- * for the other's. */
+/* Worker threads spin for a while after a run (ONNX Runtime's for some 40 ms); neither side shall
+ * pay for the other's. */
 static void settle(void)
 {
     nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);

@@ -129,8 +129,9 @@ static void build(world *w, uint32_t n_nodes)
                           .n_nodes = n_nodes,
                           .scratch = scratch,
                           .pinned = pinned};
-    assert_int_equal(plan_views(w->g, w->p.nodes, n_nodes, w->p.updates, &w->memory, &w->p.views, &w->err),
-                     TACIT_OK);
+    assert_int_equal(
+        plan_views(w->g, w->p.nodes, n_nodes, w->p.updates, &w->memory, &w->p.views, &w->err),
+        TACIT_OK);
 }
 
 /* --- running through the plan ----------------------------------------------------------------- */
