@@ -87,6 +87,11 @@ static char *lay_out(run_state *s, rng *r, uint32_t i)
     size_t size = element_bytes(&o->type);
     char *data = malloc((size_t)(count ? view_span(o) : 1) * size + 64);
     assert_non_null(data);
+    if (tacit_dtype_bits(t->dtype) < 8) { /* packed: no element has an address */
+        assert_true(o->dense);
+        memcpy(data, t->data, t->bytes);
+        return data;
+    }
     int64_t index[IR_MAX_RANK] = {0};
     for (int64_t k = 0; k < count; k++, next_index(&t->shape, index)) {
         int64_t at = 0;
