@@ -170,8 +170,8 @@ static void online(bench *b, const char *example, double peer, const char *peer_
     tacit_model *model = NULL;
     tacit_secure *s = prepare(b, example, NULL, &model);
     tacit_secure_costs c;
-    snprintf(server, sizeof server, "%s/s.key", b->dir);
-    snprintf(client, sizeof client, "%s/c.key", b->dir);
+    snprintf(server, sizeof server, "%s/%s-s.key", b->dir, example);
+    snprintf(client, sizeof client, "%s/%s-c.key", b->dir, example);
     snprintf(certs, sizeof certs, "%s/certs", b->dir);
     tacit_secure_deal_options deal = {.runs = RUNS, .server_key = server, .client_key = client};
     uint64_t start = clock_ns();
