@@ -26,6 +26,7 @@ typedef struct tune {
 static choice *find_choice(tune *t, const char *key)
 {
     for (uint32_t i = 0; i < t->count; i++)
+        /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): every choice has a key */
         if (strcmp(t->choices[i].point.key, key) == 0)
             return &t->choices[i];
     return NULL;

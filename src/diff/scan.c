@@ -263,6 +263,7 @@ static void add_xs(backward *b, ir_value *const *kept)
     op_diff *c = b->c;
     scan *s = &b->s;
     for (uint32_t k = 0; k < s->states; k++)
+        /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): one is kept for every state */
         port(b, kept[k], b->body->inputs.data[k], 1);
     for (uint32_t i = 0; i < s->xs; i++) {
         ir_value *formal = b->body->inputs.data[s->states + i];

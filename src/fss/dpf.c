@@ -304,6 +304,8 @@ void fss_dpf_full(const fss_dpf *key, unsigned party, const fss_block *roots, un
     }
     uint8_t on[FULL_NODES];
     for (size_t k = 0; k < lanes * width; k++) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): the levels filled them
+         */
         on[k] = node[k].lo & 1;
         if (key->tree == FSS_TREE_BGI)
             node[k].lo &= ~(uint64_t)1;

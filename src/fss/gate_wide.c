@@ -80,6 +80,7 @@ static void deal_products(const deal_ctx *c, unsigned digits, const uint64_t *ma
                           size_t n)
 {
     uint64_t value[GATE_TILE] = {0};
+    /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): there is a digit */
     for (unsigned set = 0; set < 1u << (digits - 1); set++) {
         for (size_t i = 0; i < n; i++)
             value[i] = (((mask[i] >> digits) & set) ^ set) == 0;
@@ -162,6 +163,7 @@ static void subtract_borrow(const step_ctx *c, unsigned digits, uint64_t *out, s
     for (unsigned k = 0; k + 1 < digits; k++)
         for (size_t i = 0; i < n; i++)
             equal[i] |= step_opened(c, 0, digits + k, at)[i] << k;
+    /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): there is a digit */
     for (unsigned set = 0; set < 1u << (digits - 1); set++) {
         if (set)
             step_word(c, ITEM_PRODUCTS, set - 1, set_word, at, n);

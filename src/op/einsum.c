@@ -181,7 +181,7 @@ static tacit_status einsum_eval(op_eval *c)
 {
     einsum *e = op_eval_scratch(c, sizeof *e);
     int64_t(*step)[LABELS] = op_eval_scratch(c, (TERMS + 1) * sizeof *step);
-    const ir_shape *shapes[TERMS];
+    const ir_shape *shapes[TERMS] = {NULL};
     void *values[TERMS + 1] = {NULL};
     ir_tensor *y = op_out(c, 0);
     bool real = ir_dtype_is_float(y->dtype);

@@ -52,7 +52,7 @@ static tacit_status centred(op_eval *c, uint32_t x, uint32_t zero, int64_t colum
     TRY(op_input_i64(c, zero, &z));
     int64_t count = ir_tensor_count(op_in(c, x));
     bool many = z && ir_tensor_count(op_in(c, zero)) > 1;
-    int64_t k = columns ? count / columns : 1;
+    int64_t k = columns && count ? count / columns : 1;
     for (int64_t i = 0; z && i < count; i++)
         (*out)[i] -= z[!many ? 0 : trans ? i / k : i % columns];
     return TACIT_OK;

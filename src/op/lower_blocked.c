@@ -346,7 +346,8 @@ static void join_rows(cpu_blocked_conv_args *a, int64_t bands)
         if (a->height % r)
             continue;
         int64_t width = a->width * r;
-        double waste = (double)((width + tile - 1) / tile * tile) / (double)width;
+        int64_t covered = (width + tile - 1) / tile * tile;
+        double waste = (double)covered / (double)width;
         if (waste < least - 0.01) {
             least = waste;
             best = r;

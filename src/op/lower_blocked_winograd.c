@@ -183,6 +183,6 @@ tacit_status op_lower_blocked_winograd(op_lower *c, const op_conv *conv)
                   "Winograd F(4x4,3x3) on %s: %lldx%lld tiles, 36 products of %lldx%lldx%lld; the "
                   "direct sums would multiply 4 times as often",
                   cpu_isa_name(c->cpu.isa), (long long)w.rows, (long long)w.columns,
-                  (long long)conv->m, (long long)(w.rows * w.columns), (long long)conv->c);
+                  (long long)conv->m, (long long)w.rows * w.columns, (long long)conv->c);
     return TACIT_OK;
 }

@@ -156,7 +156,7 @@ static tacit_status pad_eval(op_eval *c)
 {
     const ir_tensor *x = op_in(c, 0), *value = op_in(c, 2);
     ir_tensor *y = op_out(c, 0);
-    int64_t before[IR_MAX_RANK], after[IR_MAX_RANK];
+    int64_t before[IR_MAX_RANK] = {0}, after[IR_MAX_RANK] = {0};
     pad_mode mode = PAD_CONSTANT;
     axis_maps maps;
     TRY(read_pad_mode(c->node, &mode, c->err));

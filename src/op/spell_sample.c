@@ -175,8 +175,10 @@ static ir_value *roi_places(op_diff *c, ir_value *start, ir_value *size, int64_t
                             int64_t samples)
 {
     double *at = op_spell_scratch(c, (size_t)(out * samples) * sizeof *at);
-    for (int64_t i = 0; at && i < out * samples; i++)
-        at[i] = (double)(i / samples) + ((double)(i % samples) + 0.5) / (double)samples;
+    for (int64_t i = 0; at && i < out * samples; i++) {
+        int64_t cell = i / samples;
+        at[i] = (double)cell + ((double)(i % samples) + 0.5) / (double)samples;
+    }
     if (!at || !start)
         return NULL;
     ir_value *steps = op_spell_floats(c, start->type.dtype, 3, (int64_t[]){1, out, samples}, at);

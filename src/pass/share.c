@@ -48,6 +48,7 @@ static bool same_attr(const ir_attr *a, const ir_attr *b)
     case IR_ATTR_INT:
         return a->i == b->i;
     case IR_ATTR_FLOAT:
+        /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): -0 and 0 differ, NaN is itself */
         return memcmp(&a->f, &b->f, sizeof a->f) == 0;
     case IR_ATTR_STRING:
         return a->s.length == b->s.length && memcmp(a->s.data, b->s.data, a->s.length) == 0;

@@ -70,7 +70,7 @@ static void print_json(const sec_program *p, sbuf *out)
                 "\"weight_bytes_once\":%llu,\"rounds\":%u,\"rounds_per_block\":%u,"
                 "\"batch_jobs\":%llu,\"batch_bytes\":%llu,\"round_bytes\":%llu,\"mode\":",
                 (unsigned long long)p->key_bytes[0], (unsigned long long)p->key_bytes[1],
-                (unsigned long long)(p->wire_bytes[0] + p->wire_bytes[1]),
+                (unsigned long long)p->wire_bytes[0] + p->wire_bytes[1],
                 (unsigned long long)p->weight_bytes, p->rounds, sec_rounds_per_block(p),
                 (unsigned long long)p->batch_jobs, (unsigned long long)p->batch_bytes,
                 (unsigned long long)p->round_bytes);
@@ -121,6 +121,6 @@ void sec_plan_print(const sec_program *p, bool json, sbuf *out)
                 "\none run (%s): key %llu bytes server, %llu bytes client; wire %llu bytes both "
                 "ways;\nrounds %u, per block %u; weights once %llu bytes\n",
                 mode, (unsigned long long)p->key_bytes[0], (unsigned long long)p->key_bytes[1],
-                (unsigned long long)(p->wire_bytes[0] + p->wire_bytes[1]), p->rounds,
+                (unsigned long long)p->wire_bytes[0] + p->wire_bytes[1], p->rounds,
                 sec_rounds_per_block(p), (unsigned long long)p->weight_bytes);
 }
