@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA device behind the table of functions. The runtime is linked statically and finds the
 // driver by itself when it is first used, so a program with this code in it starts anywhere.
+#include "cuda/aes_table.h"
 #include "cuda/context.cuh"
 
 #include <stdio.h>
@@ -285,27 +286,6 @@ extern "C" bool cuda_present(char *why, size_t size)
     return false;
 }
 
-// T0 from the field: 2 S(x), S(x), S(x), 3 S(x) from the lowest byte up.
-static void fill_table(uint32_t table[256])
-{
-    uint8_t p = 1, q = 1, box[256] = {0x63};
-    do {
-        p = (uint8_t)(p ^ p << 1 ^ (p & 0x80 ? 0x1b : 0));
-        q = (uint8_t)(q ^ q << 1);
-        q = (uint8_t)(q ^ q << 2);
-        q = (uint8_t)(q ^ q << 4);
-        q = (uint8_t)(q ^ (q & 0x80 ? 0x09 : 0));
-        uint8_t x = q;
-        for (int k = 1; k < 5; k++)
-            x = (uint8_t)(x ^ (uint8_t)(q << k | q >> (8 - k)));
-        box[p] = x ^ 0x63;
-    } while (p != 1);
-    for (int i = 0; i < 256; i++) {
-        uint32_t s = box[i], d = (s << 1 ^ (s >> 7) * 0x11b) & 255;
-        table[i] = d | s << 8 | s << 16 | (d ^ s) << 24;
-    }
-}
-
 static cudaError_t prepare(context *c, uint64_t budget, cuda_device *out)
 {
     cudaDeviceProp prop;
@@ -334,7 +314,7 @@ static cudaError_t prepare(context *c, uint64_t budget, cuda_device *out)
         e = cudaEventCreateWithFlags(&c->marks[i], cudaEventDisableTiming);
     if (e == cudaSuccess)
         e = cudaMalloc(&c->keys, (CUDA_KEY_WORDS + 256) * 4);
-    fill_table(table);
+    cuda_fill_table(table);
     if (e == cudaSuccess)
         e = cudaMemcpy(c->keys + CUDA_KEY_WORDS, table, sizeof table, cudaMemcpyHostToDevice);
     if (e == cudaSuccess)
