@@ -388,6 +388,50 @@ static void H12_mixed_types_and_bytes(void **state)
     assert_memory_equal(w, z, sizeof z); /* complex numbers pass as they are */
 }
 
+/* y = conj(x)·factor: an operator that computes with complex numbers. */
+static tacit_status conjugate_infer(void *context, const tacit_custom_call *c, tacit_error *err)
+{
+    (void)context;
+    (void)err;
+    c->outputs[0] = c->inputs[0];
+    return TACIT_OK;
+}
+
+static tacit_status conjugate_run(void *context, const tacit_custom_call *c, tacit_error *err)
+{
+    (void)context;
+    (void)err;
+    const float *x = c->inputs[0].data;
+    float *y = c->outputs[0].data, factor = (float)tacit_custom_float(c, "factor", 1);
+    for (size_t i = 0; i < c->inputs[0].bytes / sizeof *x; i++)
+        y[i] = (i % 2 ? -factor : factor) * x[i];
+    return TACIT_OK;
+}
+
+static void S23_complex_operands(void **state)
+{
+    (void)state;
+    static const char graph[] = "tacit 1\n"
+                                "graph \"m\" {\n"
+                                "  in %x : c64[2]\n"
+                                "  %y = my.Conjugate(%x) factor=2.0 @n\n"
+                                "  %z = Add(%y, %x) @add\n"
+                                "  out %z\n"
+                                "}\n";
+    tacit_custom_op op = {.domain = "my",
+                          .name = "Conjugate",
+                          .min_inputs = 1,
+                          .max_inputs = 1,
+                          .n_outputs = 1,
+                          .infer = conjugate_infer,
+                          .run = conjugate_run};
+    float x[4] = {1, 2, -3, 0.5f}, z[4];
+    tacit_tensor in = {.dtype = TACIT_C64, .rank = 1, .dims = {2}, .data = x, .bytes = sizeof x};
+    tacit_tensor out = {.dtype = TACIT_C64, .rank = 1, .dims = {2}, .data = z, .bytes = sizeof z};
+    run_model(load_with(&op, graph), 1, &in, 1, &out);
+    assert_memory_equal(z, ((float[]){3, -2, -9, -0.5f}), sizeof z);
+}
+
 static void H12_unknown_names(void **state)
 {
     (void)state;
@@ -413,6 +457,7 @@ int main(void)
         cmocka_unit_test(batches_come_from_their_rules),
         cmocka_unit_test(wrong_rules_are_named),
         cmocka_unit_test(H12_mixed_types_and_bytes),
+        cmocka_unit_test(S23_complex_operands),
         cmocka_unit_test(H12_unknown_names),
     };
     return cmocka_run_group_tests_name("custom operators", tests, NULL, NULL);

@@ -300,7 +300,7 @@ static const char *bent_body(arena *a, int n, int steps, const char *attrs)
 }
 
 /* A checkpointed scan that sized its carry by the number of steps would loop half of it. */
-static void H3_checkpointed_carry(void **state)
+static void H3_E5_checkpointed_carry(void **state)
 {
     (void)state;
     arena a;
@@ -546,7 +546,7 @@ int main(void)
         cmocka_unit_test(T36_T37_gradient_in_xs),
         cmocka_unit_test(T38_checkpoints),
         cmocka_unit_test(T39_upstream_per_step),
-        cmocka_unit_test(H3_checkpointed_carry),
+        cmocka_unit_test(H3_E5_checkpointed_carry),
         cmocka_unit_test(H4_xs_that_bend),
         cmocka_unit_test(checkpoints_keep_few_carries),
         cmocka_unit_test(H7_recursive_gradients),

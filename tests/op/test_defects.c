@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Mistakes that runtimes of this kind make, by the number under which our notes list them (D: the
- * catalogue, E: the executor), and bad input: each a test that we do better. Others of these lists
- * stand with their families: D4, D7, D9, D10 and D12 in test_vision and test_families; with
- * compiled programs in api/test_defects and api/test_defects_lowering (D2, E2 to E4, E11, E17, E21
- * to E27), fusions in pass/test_defects, derivatives in diff/test_defects (E12, E18, E28) and scans
- * in diff/test_scan (E5). */
+ * catalogue, E: the executor, S23: its list of panics), and bad input: each a test that we do
+ * better. Others of these lists stand with their families: D4, D7, D9, D10, D12, E13 and E16 in
+ * test_vision and test_families, NaN logits in test_acceptance_basic, custom operators in
+ * api/test_custom; with compiled programs in api/test_defects and api/test_defects_lowering (D2, E2
+ * to E4, E11, E17, E21 to E27), fusions in pass/test_defects, derivatives in diff/test_defects
+ * (E12, E18, E28) and scans in diff/test_scan (E5). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -429,6 +430,116 @@ static void bad_input_solves(void **state)
     op_case_end(&c);
 }
 
+/* --- section 23: what ends other processes ---------------------------------------------------- */
+
+/* The last stage runs; the one behind it, which would reach past the state, is named. */
+static void S23_butterfly_stages_stay_inside(void **state)
+{
+    (void)state;
+    for (int64_t stage = 1; stage <= 2; stage++) {
+        op_case c;
+        op_case_begin(&c, "tacit", "FftButterflyStage");
+        op_case_f64(&c, TACIT_F32, SHAPE(1, 4, 2), V(1, 0, 2, 0, 3, 0, 4, 0));
+        op_case_f64(&c, TACIT_F32, SHAPE(2), V(1, 1));
+        op_case_f64(&c, TACIT_F32, SHAPE(2), V(0, 0));
+        op_case_f64(&c, TACIT_F32, SHAPE(2), V(1, 0));
+        op_case_f64(&c, TACIT_F32, SHAPE(2), V(0, -1));
+        op_case_int(&c, "stage", stage);
+        if (stage == 2) {
+            op_case_refuses(&c, 1, TACIT_ERR_SHAPE, "stage 2 of a state of 4 points");
+        } else {
+            op_case_run(&c, 1);
+            op_case_expect(&c, 0, TACIT_F32, SHAPE(1, 4, 2), V(4, 0, 2, -4, -2, 0, 2, 4), 0);
+        }
+        op_case_end(&c);
+    }
+}
+
+static void S23_blocks_of_nothing_are_refused(void **state)
+{
+    (void)state;
+    static const char *const schemes[] = {"int8", "int4"};
+    for (int i = 0; i < 2; i++)
+        for (int64_t block = -1; block <= 0; block++) {
+            op_case c;
+            op_case_begin(&c, "tacit", "DequantMatMul");
+            op_case_f64(&c, TACIT_F32, SHAPE(1, 4), V(1, 2, 3, 4));
+            op_case_f64(&c, i ? TACIT_U8 : TACIT_I8, SHAPE(i ? 2 : 4), V(1, 1, 1, 1));
+            op_case_f64(&c, TACIT_F32, SHAPE(1), V(1));
+            op_case_string(&c, "scheme", schemes[i]);
+            op_case_int(&c, "n", 1);
+            op_case_int(&c, "block", block);
+            op_case_refuses(&c, 1, TACIT_ERR_VALUE, block ? "block -1" : "block 0");
+            op_case_end(&c);
+        }
+}
+
+/* States of no width and of a width above any fixed table: S = k·vᵀ, y = (q·k)·v/√n. */
+static void S23_delta_nets_of_any_width(void **state)
+{
+    (void)state;
+    enum { WIDE = 300 };
+    static double q[WIDE], k[WIDE], v[WIDE], want[WIDE];
+    for (int i = 0; i < WIDE; i++) {
+        q[i] = k[i] = i == 7 || i == WIDE - 1 ? 0.5 : 0;
+        v[i] = i - 100;
+        want[i] = 0.5 * v[i] / sqrt(WIDE);
+    }
+    for (int64_t n = 0; n <= WIDE; n += WIDE) {
+        op_case c;
+        op_case_begin(&c, "tacit", "GatedDeltaNet");
+        op_case_f64(&c, TACIT_F64, SHAPE(1, 1, 1, n), q);
+        op_case_f64(&c, TACIT_F64, SHAPE(1, 1, 1, n), k);
+        op_case_f64(&c, TACIT_F64, SHAPE(1, 1, 1, n), v);
+        op_case_f64(&c, TACIT_F64, SHAPE(1, 1, 1), V(0));
+        op_case_f64(&c, TACIT_F64, SHAPE(1, 1, 1), V(1));
+        op_case_run(&c, 2);
+        op_case_expect(&c, 0, TACIT_F64, SHAPE(1, 1, 1, n), want, 1e-12);
+        ir_shape square = SHAPE(1, 1, n, n);
+        assert_true(ir_shape_equal(&c.out[1].shape, &square));
+        if (n) /* row 7 of the state is half of v */
+            assert_true(ir_load_f64(TACIT_F64, c.out[1].data, 7 * WIDE + 3) == 0.5 * v[3]);
+        op_case_end(&c);
+    }
+}
+
+static void S23_gates_of_no_width_are_empty(void **state)
+{
+    (void)state;
+    for (int64_t half = 0; half < 2; half++) {
+        op_case c;
+        op_case_begin(&c, "tacit", "Gated");
+        op_case_f64(&c, TACIT_F32, SHAPE(2, half), V(0, 1));
+        op_case_f64(&c, TACIT_F32, SHAPE(2, half), V(5, 2));
+        op_case_string(&c, "activation", "silu");
+        op_case_run(&c, 1);
+        op_case_expect(&c, 0, TACIT_F32, SHAPE(2, half), V(0, 1.4621171573), 1e-6);
+        op_case_end(&c);
+    }
+}
+
+/* The one quotient that does not fit wraps, as the other integer operations do. */
+static void S23_the_least_integer_by_minus_one_wraps(void **state)
+{
+    (void)state;
+    static const struct {
+        tacit_dtype dtype;
+        int64_t least;
+    } types[] = {{TACIT_I8, INT8_MIN},
+                 {TACIT_I16, INT16_MIN},
+                 {TACIT_I32, INT32_MIN},
+                 {TACIT_I64, INT64_MIN}};
+    for (int i = 0; i < 4; i++) {
+        op_case c;
+        op_case_begin(&c, "", "Div");
+        op_case_i64(&c, types[i].dtype, SHAPE(1), &types[i].least);
+        op_case_i64(&c, types[i].dtype, SHAPE(1), (int64_t[]){-1});
+        op_case_run(&c, 1);
+        assert_true(ir_load_i64(types[i].dtype, c.out[0].data, 0) == types[i].least);
+        op_case_end(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -453,6 +564,11 @@ int main(void)
         cmocka_unit_test(bad_input_windows),
         cmocka_unit_test(E30_bad_input_labels),
         cmocka_unit_test(bad_input_solves),
+        cmocka_unit_test(S23_butterfly_stages_stay_inside),
+        cmocka_unit_test(S23_blocks_of_nothing_are_refused),
+        cmocka_unit_test(S23_delta_nets_of_any_width),
+        cmocka_unit_test(S23_gates_of_no_width_are_empty),
+        cmocka_unit_test(S23_the_least_integer_by_minus_one_wraps),
     };
     return cmocka_run_group_tests_name("listed defects", tests, NULL, NULL);
 }

@@ -467,7 +467,7 @@ static void T07_lora(void **state)
 }
 
 /* Nibbles of int4 are centred on 8 where no zero point is given; an odd width straddles bytes. */
-static void D12_int4_is_centred(void **state)
+static void D12_E13_int4_is_centred(void **state)
 {
     (void)state;
     one_node t;
@@ -482,7 +482,7 @@ static void D12_int4_is_centred(void **state)
     one_node_end(&t);
 }
 
-static void D12_fp8_is_the_open_standard(void **state)
+static void D12_E13_fp8_is_the_open_standard(void **state)
 {
     (void)state;
     static const struct {
@@ -621,8 +621,8 @@ int main(void)
         cmocka_unit_test(log_mel_has_a_floor),
         cmocka_unit_test(T06_int8_blocks),
         cmocka_unit_test(T07_lora),
-        cmocka_unit_test(D12_int4_is_centred),
-        cmocka_unit_test(D12_fp8_is_the_open_standard),
+        cmocka_unit_test(D12_E13_int4_is_centred),
+        cmocka_unit_test(D12_E13_fp8_is_the_open_standard),
         cmocka_unit_test(nvfp4_groups_of_sixteen),
         cmocka_unit_test(gguf_blocks_decode),
         cmocka_unit_test(grouped_matmul_picks_experts),

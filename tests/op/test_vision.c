@@ -349,7 +349,7 @@ static void D9_attention_scale_and_softcap(void **state)
     }
 }
 
-static void D7_attention_layout_is_stated(void **state)
+static void D7_E16_attention_layout_is_stated(void **state)
 {
     (void)state;
     one_node t;
@@ -538,7 +538,7 @@ int main(void)
         cmocka_unit_test(D4_batches_beyond_the_first),
         cmocka_unit_test(axial_rope_turns_by_column_then_row),
         cmocka_unit_test(D9_attention_scale_and_softcap),
-        cmocka_unit_test(D7_attention_layout_is_stated),
+        cmocka_unit_test(D7_E16_attention_layout_is_stated),
         cmocka_unit_test(D9_softmax_of_a_middle_axis),
         cmocka_unit_test(D10_matmul_broadcasts_a_matrix_over_batches),
         cmocka_unit_test(splat_projection),
