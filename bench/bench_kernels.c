@@ -33,6 +33,7 @@ typedef struct bench_node {
     float *data[INPUTS], *y;
     char *scratch;
     op_lower lower;
+    slab constants;
 } bench_node;
 
 static const char *prefix = "";
@@ -100,12 +101,14 @@ static void node_lower(bench_node *b)
         .type = b->node->outputs[0]->type, .dense = true, .value = b->node->outputs[0]};
     ir_shape_strides(&b->out[0].type.shape, b->out[0].strides);
     b->y = random_floats(ir_shape_size(&b->out[0].type.shape));
+    slab_init(&b->constants, NULL, 0);
     b->lower = (op_lower){.graph = b->graph,
                           .node = b->node,
                           .in = b->in,
                           .out = b->out,
                           .cpu = cpu_detect(),
                           .memory = &b->memory,
+                          .constants = &b->constants,
                           .err = &b->err};
     if (b->node->op->lower(&b->lower) != TACIT_OK)
         die("no kernel");
@@ -129,8 +132,7 @@ static void node_end(bench_node *b)
         free(b->data[i]);
     free(b->y);
     free(b->scratch);
-    for (uint32_t i = 0; i < b->lower.packed.count; i++)
-        mem_release(NULL, b->lower.packed.data[i].data, b->lower.packed.data[i].bytes);
+    slab_free(&b->constants);
     arena_free(&b->memory);
 }
 

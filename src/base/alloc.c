@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #endif
 
-enum { HUGE_PAGE = 2 << 20, HUGE_FROM = 8 << 20 };
+enum { HUGE_PAGE = 2 << 20, HUGE_FROM = 2 << 20 };
 
 /* Packed weights and arenas: with huge pages they are there in a tenth of the faults. */
 static void *alloc_large(size_t size)

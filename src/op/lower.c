@@ -93,13 +93,11 @@ void op_lower_cost(op_lower *c, double flops, uint64_t bytes)
 
 void *op_lower_pack(op_lower *c, size_t bytes)
 {
-    void *data = mem_alloc(c->allocator, bytes);
-    if (!data || !vec_push(c->memory, &c->packed, (op_packed){data, bytes})) {
-        mem_release(c->allocator, data, bytes);
-        (void)error_memory(c->err, "packed weights");
-        return NULL;
-    }
-    return data;
+    void *data = slab_alloc(c->constants, bytes);
+    if (data && vec_push(c->memory, &c->packed, (op_packed){data, bytes}))
+        return data;
+    (void)error_memory(c->err, "packed weights");
+    return NULL;
 }
 
 void op_job_run(const op_lower *c, const op_job *job)

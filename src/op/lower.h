@@ -8,6 +8,7 @@
 #define OP_LOWER_H
 
 #include "base/cpu.h"
+#include "base/slab.h"
 #include "cpu/kernel.h"
 #include "op/op.h"
 
@@ -70,6 +71,7 @@ struct op_lower {
     VEC(op_thunk *) thunks;
     size_t scratch; /* bytes, live while the node's thunks run */
     VEC(op_packed) packed;
+    slab *constants; /* where they lie */
     /* Tells the owner of mapped weights that their pages are no longer needed (they were packed).
      * May be NULL. */
     void (*drop_pages)(void *context, const void *data, size_t bytes);

@@ -32,12 +32,14 @@ static void lower_one(const op_def *row, tacit_dtype type, uint64_t seed, const 
     op_specimen s;
     if (op_specimen_make(&a, row, type, seed, NULL, NULL, &s) &&
         op_infer_graph(s.graph, NULL) == TACIT_OK) {
-        op_lower c = {.graph = s.graph, .node = s.node, .cpu = *cpu, .memory = &a};
+        slab constants;
+        slab_init(&constants, NULL, 0);
+        op_lower c = {
+            .graph = s.graph, .node = s.node, .cpu = *cpu, .memory = &a, .constants = &constants};
         if (make_operands(&a, &c) && row->lower(&c) == TACIT_OK)
             for (uint32_t i = 0; i < c.thunks.count; i++)
                 visit(context, c.thunks.data[i]->kernel);
-        for (uint32_t i = 0; i < c.packed.count; i++)
-            mem_release(c.allocator, c.packed.data[i].data, c.packed.data[i].bytes);
+        slab_free(&constants);
     }
     arena_free(&a);
 }

@@ -12,10 +12,7 @@ void prog_free(prog_program *p)
         return;
     if (p->tasks)
         prog_tasks_free(p);
-    for (uint32_t i = 0; p->lowered && i < p->n_nodes; i++)
-        for (uint32_t k = 0; k < p->lowered[i].packed.count; k++)
-            mem_release(p->allocator, p->lowered[i].packed.data[k].data,
-                        p->lowered[i].packed.data[k].bytes);
+    slab_free(&p->constants);
     const tacit_allocator *allocator = p->allocator;
     arena_free(&p->memory);
     mem_release(allocator, p, sizeof *p);

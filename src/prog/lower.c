@@ -36,10 +36,9 @@ static bool suits_kernel(const prog_program *p, const op_lower *c)
 }
 
 /* A refused attempt leaves nothing behind. */
-static void start_over(op_lower *c, uint32_t jobs)
+static void start_over(op_lower *c, uint32_t jobs, slab_mark constants)
 {
-    for (uint32_t i = 0; i < c->packed.count; i++)
-        mem_release(c->allocator, c->packed.data[i].data, c->packed.data[i].bytes);
+    slab_back(c->constants, constants);
     c->packed.count = 0;
     c->thunks.count = 0;
     c->scratch = 0;
@@ -50,17 +49,18 @@ static tacit_status lower_node(prog_program *p, op_lower *c, tacit_error *err)
 {
     tacit_status status = OP_LOWER_NO_KERNEL;
     uint32_t jobs = c->jobs->count;
+    slab_mark constants = slab_here(c->constants);
     TRY(make_operands(p, c, err));
     if (suits_kernel(p, c)) {
         status = c->node->op->lower(c);
         if (status != OP_LOWER_NO_KERNEL)
             return status;
-        start_over(c, jobs);
+        start_over(c, jobs, constants);
     }
     status = prog_lower_copy(c, p->views);
     if (status != OP_LOWER_NO_KERNEL)
         return status;
-    start_over(c, jobs);
+    start_over(c, jobs, constants);
     if (c->node->op->lower)
         op_lower_note(c, "no kernel takes these types: the evaluator runs");
     else
@@ -103,9 +103,20 @@ static void run_jobs(const op_lower *c, const op_jobs *jobs)
         pthread_join(threads[i], NULL);
 }
 
+/* About as much as will be packed. */
+static size_t constant_bytes(const ir_graph *g)
+{
+    size_t sum = 0, bytes;
+    for (uint32_t i = 0; i < g->values.count; i++)
+        if (plan_is_constant(g->values.data[i]) && ir_type_bytes(&g->values.data[i]->type, &bytes))
+            sum += bytes;
+    return sum;
+}
+
 tacit_status prog_lower(prog_program *p, tacit_error *err)
 {
     op_jobs jobs = {0};
+    slab_init(&p->constants, p->allocator, constant_bytes(p->graph));
     p->lowered = ARENA_ARRAY(&p->memory, p->n_nodes + 1u, op_lower);
     p->scratch = ARENA_ARRAY(&p->memory, p->n_nodes + 1u, size_t);
     if (!p->lowered || !p->scratch)
@@ -117,6 +128,7 @@ tacit_status prog_lower(prog_program *p, tacit_error *err)
                         .cpu = p->cpu,
                         .memory = &p->memory,
                         .allocator = p->allocator,
+                        .constants = &p->constants,
                         .drop_pages = p->options.drop_pages,
                         .drop_context = p->options.drop_context,
                         .jobs = &jobs,

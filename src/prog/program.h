@@ -92,6 +92,7 @@ typedef struct prog_program {
     prog_patch *output_patches;
     uint32_t *output_first;
     struct prog_tasks *tasks; /* TACIT_EXEC_TASKS: see prog/tasks.h */
+    slab constants;           /* packed by the kernels' lowering */
     uint64_t weight_bytes, packed_bytes, largest_scratch;
 } prog_program;
 

@@ -16,6 +16,7 @@
 #include "base/map.h"
 #include "base/rng.h"
 #include "base/sbuf.h"
+#include "base/slab.h"
 #include "base/vec.h"
 
 static void error_carries_context(void **state)
@@ -48,6 +49,62 @@ static void arena_keeps_alignment_and_contents(void **state)
     assert_null(arena_array(&a, SIZE_MAX / 2, 3));
     arena_free(&a);
     assert_int_equal(a.total, 0);
+}
+
+/* An allocator that counts what is out. */
+typedef struct ledger {
+    size_t bytes, blocks;
+} ledger;
+
+static void *ledger_alloc(void *context, size_t size, size_t align)
+{
+    ledger *l = context;
+    l->bytes += size;
+    l->blocks++;
+    return aligned_alloc(align, (size + align - 1) / align * align);
+}
+
+static void ledger_release(void *context, void *memory, size_t size)
+{
+    ledger *l = context;
+    l->bytes -= size;
+    l->blocks--;
+    free(memory);
+}
+
+static void slab_gives_back_to_a_mark(void **state)
+{
+    (void)state;
+    ledger l = {0};
+    tacit_allocator counting = {ledger_alloc, ledger_release, &l};
+    slab s;
+    slab_init(&s, &counting, 5000);
+    slab_mark empty = slab_here(&s);
+    unsigned char *kept[40];
+    for (size_t i = 0; i < 40; i++) {
+        size_t bytes = i == 20 ? 3 << 20 : i * 37;
+        kept[i] = slab_alloc(&s, bytes);
+        assert_non_null(kept[i]);
+        assert_int_equal((uintptr_t)kept[i] % MEM_ALIGN, 0);
+        memset(kept[i], (int)i, bytes);
+        slab_mark here = slab_here(&s);
+        size_t before = l.bytes;
+        unsigned char *again = slab_alloc(&s, 100), *large = slab_alloc(&s, 1 << 20);
+        assert_non_null(large);
+        memset(again, 255, 100); /* must not touch what was kept */
+        memset(large, 255, 1 << 20);
+        slab_back(&s, here);
+        assert_int_equal(l.bytes, before);
+    }
+    for (size_t i = 0; i < 40; i++)
+        for (size_t k = 0; k < (i == 20 ? 3 << 20 : i * 37); k++)
+            assert_int_equal(kept[i][k], i);
+    assert_null(slab_alloc(&s, SIZE_MAX - 100));
+    slab_back(&s, empty);
+    assert_int_equal(l.blocks, 0);
+    assert_non_null(slab_alloc(&s, 10));
+    slab_free(&s);
+    assert_int_equal(l.bytes, 0);
 }
 
 static void map_finds_what_was_put(void **state)
@@ -145,6 +202,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(error_carries_context),
         cmocka_unit_test(arena_keeps_alignment_and_contents),
+        cmocka_unit_test(slab_gives_back_to_a_mark),
         cmocka_unit_test(map_finds_what_was_put),
         cmocka_unit_test(vec_grows),
         cmocka_unit_test(sbuf_escapes_json),

@@ -197,6 +197,8 @@ static void run_mode_once(op_case *c, rng *r, uint32_t n_out, run_mode mode, dou
     run_state s = {.c = c, .mode = mode, .n_out = n_out};
     arena memory;
     arena_init(&memory, NULL);
+    slab constants;
+    slab_init(&constants, NULL, 0);
     prepare(&s, r);
     op_lower lower = {.graph = c->graph,
                       .node = c->node,
@@ -204,6 +206,7 @@ static void run_mode_once(op_case *c, rng *r, uint32_t n_out, run_mode mode, dou
                       .out = s.out,
                       .cpu = cpu_detect(),
                       .memory = &memory,
+                      .constants = &constants,
                       .err = &c->err};
     lower.cpu.isa = mode.isa;
     if (mode.isa < CPU_AVX512)
@@ -228,8 +231,7 @@ static void run_mode_once(op_case *c, rng *r, uint32_t n_out, run_mode mode, dou
         if (i > 0 || mode.in_place < 0)
             assert_true((uint8_t)s.out_data[i][c->out[i].bytes] == 0x5a);
     }
-    for (uint32_t i = 0; i < lower.packed.count; i++)
-        mem_release(NULL, lower.packed.data[i].data, lower.packed.data[i].bytes);
+    slab_free(&constants);
     release(&s);
     arena_free(&memory);
 }

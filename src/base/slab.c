@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/slab.h"
+
+struct slab_block {
+    slab_block *next;
+    size_t size, used; /* both with this header */
+};
+
+enum {
+    HEADER = MEM_ALIGN,
+    PAGE = 2 << 20, /* a huge one */
+#if defined(__SANITIZE_ADDRESS__)
+    STEP = 0, /* every constant a block of its own, so that reading past its end is seen */
+#else
+    STEP = 32 << 20,
+#endif
+};
+_Static_assert(sizeof(slab_block) <= HEADER, "data behind the header is aligned");
+
+void slab_init(slab *s, const tacit_allocator *allocator, size_t expected)
+{
+    *s = (slab){.allocator = alloc_or_default(allocator), .expected = expected};
+}
+
+static void drop_newest(slab *s)
+{
+    slab_block *b = s->blocks;
+    s->blocks = b->next;
+    mem_release(s->allocator, b, b->size);
+}
+
+void slab_free(slab *s)
+{
+    while (s->blocks)
+        drop_newest(s);
+}
+
+/* Room for what is expected but not much more; pages nobody writes cost nothing. */
+static bool add_block(slab *s, size_t bytes)
+{
+    size_t size = s->expected < STEP ? s->expected : STEP, need;
+    if (!size_add(bytes, HEADER, &need) || need > SIZE_MAX - PAGE)
+        return false;
+    size = size > need ? size : need;
+    if (size >= PAGE)
+        size = align_up(size, PAGE);
+    slab_block *b = mem_alloc(s->allocator, size);
+    if (!b)
+        return false;
+    *b = (slab_block){.next = s->blocks, .size = size, .used = HEADER};
+    s->blocks = b;
+    return true;
+}
+
+void *slab_alloc(slab *s, size_t bytes)
+{
+    if (bytes > SIZE_MAX - MEM_ALIGN)
+        return NULL;
+    size_t room = align_up(bytes ? bytes : 1, MEM_ALIGN);
+    slab_block *b = s->blocks;
+    if (!b || room > b->size - b->used) {
+        if (!add_block(s, room))
+            return NULL;
+        b = s->blocks;
+    }
+    void *data = (char *)b + b->used;
+    b->used += room;
+    s->expected -= room < s->expected ? room : s->expected;
+    return data;
+}
+
+slab_mark slab_here(const slab *s)
+{
+    return (slab_mark){s->blocks, s->blocks ? s->blocks->used : 0};
+}
+
+void slab_back(slab *s, slab_mark mark)
+{
+    while (s->blocks != mark.block)
+        drop_newest(s);
+    if (s->blocks)
+        s->blocks->used = mark.used;
+}

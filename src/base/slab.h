@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Large constants side by side. Read from end to end at every run, they are limited by memory; in
+ * large blocks they get huge pages, with which two cores read twice as fast. */
+#ifndef BASE_SLAB_H
+#define BASE_SLAB_H
+
+#include "base/alloc.h"
+
+typedef struct slab_block slab_block;
+
+typedef struct slab {
+    const tacit_allocator *allocator;
+    slab_block *blocks; /* newest first */
+    size_t expected;    /* bytes that will probably be asked for yet */
+} slab;
+
+typedef struct slab_mark {
+    slab_block *block;
+    size_t used;
+} slab_mark;
+
+void slab_init(slab *s, const tacit_allocator *allocator, size_t expected);
+void slab_free(slab *s); /* releases everything */
+
+/* Aligned to MEM_ALIGN; NULL when out of memory. */
+void *slab_alloc(slab *s, size_t bytes);
+
+/* Gives back what was allocated since the mark was taken. */
+slab_mark slab_here(const slab *s);
+void slab_back(slab *s, slab_mark mark);
+
+#endif
