@@ -32,6 +32,17 @@ scores = session(x)  # by position
 assert np.array_equal(scores, session.run(image=x))  # by name
 assert np.allclose(scores.sum(-1), 1)
 
+# ## Sizes that change from call to call
+#
+# A runner is compiled once for every set of sizes it meets and keeps the last eight programs.
+# With buckets it rounds sizes up, pads the arrays and cuts the results back.
+runner = tacit.runner(model, exec="tasks", threads=2)
+assert np.allclose(runner(x[:1]), scores[:1]) and np.allclose(runner(x), scores)
+assert runner.compiled == 2
+rounded = tacit.runner(model, buckets={"batch": 8})
+assert np.allclose(rounded(x[:1]), scores[:1]) and np.allclose(rounded(x), scores)
+assert rounded.compiled == 1
+
 # ## What goes wrong says so
 try:
     session(x[:1])

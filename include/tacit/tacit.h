@@ -487,6 +487,13 @@ TACIT_API TACIT_MUST_USE tacit_status tacit_runner_run(tacit_runner *runner,
                                                        const tacit_tensor *inputs,
                                                        uint32_t n_inputs, tacit_tensor *outputs,
                                                        uint32_t n_outputs, tacit_error *err);
+/* The program for the sizes of these inputs (rounded up to their buckets), compiled when they are
+ * new: for callers who run it in sessions of their own, in several threads say. Release it with
+ * tacit_program_free. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_runner_program(tacit_runner *runner,
+                                                           const tacit_tensor *inputs,
+                                                           uint32_t n_inputs, tacit_program **out,
+                                                           tacit_error *err);
 /* Programs compiled since the runner was made: it stops growing when every size has been met. */
 TACIT_API uint64_t tacit_runner_compiled(const tacit_runner *runner);
 TACIT_API void tacit_runner_free(tacit_runner *runner);

@@ -4,22 +4,6 @@
 
 #include "tacitpy.h"
 
-/* The array interface's C struct, protocol version 3 (numpy.org/doc, "The array interface"): it is
- * fixed, needs no NumPy headers and, unlike Py_buffer, is there on every Python from 3.9. */
-typedef struct array_interface {
-    int two; /* always 2 */
-    int nd;
-    char typekind;
-    int itemsize;
-    int flags;
-    Py_ssize_t *shape;
-    Py_ssize_t *strides;
-    void *data;
-    PyObject *descr;
-} array_interface;
-
-enum { C_CONTIGUOUS = 0x1, ALIGNED = 0x100, NOT_SWAPPED = 0x200, WRITEABLE = 0x400 };
-
 /* Types NumPy itself knows, by kind and size; the others are told by their dtype object. */
 static tacit_dtype plain_dtype(char kind, int size)
 {
@@ -88,11 +72,10 @@ int py_array_lend(PyObject *object, py_array *out)
         PyErr_Clear();
         return 0;
     }
-    const array_interface *a =
+    const py_array_interface *a =
         PyCapsule_IsValid(capsule, NULL) ? PyCapsule_GetPointer(capsule, NULL) : NULL;
-    enum { DENSE = C_CONTIGUOUS | ALIGNED | NOT_SWAPPED };
-    int usable =
-        a && a->two == 2 && a->nd >= 0 && a->nd <= TACIT_MAX_RANK && (a->flags & DENSE) == DENSE;
+    int usable = a && a->two == 2 && a->nd >= 0 && a->nd <= TACIT_MAX_RANK &&
+                 (a->flags & PY_ARRAY_DENSE) == PY_ARRAY_DENSE;
     if (usable) {
         out->dtype = plain_dtype(a->typekind, a->itemsize);
         if (out->dtype == TACIT_DTYPE_NONE && a->typekind != 'O')
@@ -110,20 +93,26 @@ int py_array_lend(PyObject *object, py_array *out)
         out->bytes *= (size_t)a->shape[i];
     }
     out->data = a->data;
-    out->writable = (a->flags & WRITEABLE) != 0;
+    out->writable = (a->flags & PY_ARRAY_WRITEABLE) != 0;
     return 1;
 }
 
-PyObject *py_array_new(tacit_dtype dtype, int32_t rank, const int64_t *dims, py_array *out)
+PyObject *py_shape(int32_t rank, const int64_t *dims)
 {
-    if (!py_arrays_ready())
-        return NULL;
     PyObject *shape = PyTuple_New(rank);
     for (int32_t i = 0; shape && i < rank; i++) {
         PyObject *dim = PyLong_FromLongLong(dims[i]);
         if (!dim || PyTuple_SetItem(shape, i, dim) < 0)
             Py_CLEAR(shape);
     }
+    return shape;
+}
+
+PyObject *py_array_new(tacit_dtype dtype, int32_t rank, const int64_t *dims, py_array *out)
+{
+    if (!py_arrays_ready())
+        return NULL;
+    PyObject *shape = py_shape(rank, dims);
     PyObject *type = py.dtypes[dtype];
     PyObject *array =
         shape && type ? PyObject_CallFunctionObjArgs(py.empty, shape, type, NULL) : NULL;
@@ -159,12 +148,7 @@ static PyObject *copy_strings(const tacit_tensor *t)
 
 static PyObject *unpack(PyObject *raw, const tacit_tensor *t)
 {
-    PyObject *shape = PyTuple_New(t->rank);
-    for (int32_t i = 0; shape && i < t->rank; i++) {
-        PyObject *dim = PyLong_FromLongLong(t->dims[i]);
-        if (!dim || PyTuple_SetItem(shape, i, dim) < 0)
-            Py_CLEAR(shape);
-    }
+    PyObject *shape = py_shape(t->rank, t->dims);
     PyObject *result =
         shape ? PyObject_CallFunction(py.unpack, "OsO", raw, tacit_dtype_text(t->dtype), shape)
               : NULL;

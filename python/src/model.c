@@ -183,54 +183,49 @@ static PyObject *model_weight(PyObject *self, PyObject *args)
 
 /* --- compiling -------------------------------------------------------------------------------- */
 
-static PyObject *compile(PyObject *self, tacit_model *model, const tacit_compile_options *options)
+/* The enumerators' numbers come from the Python side, which knows their names. */
+bool py_options_get(PyObject *tuple, py_options *out)
 {
+    PyObject *dims, *disabled;
+    int executor, validate, plan, in_place;
+    unsigned threads;
+    *out = (py_options){0};
+    if (!PyArg_ParseTuple(tuple, "OiIiiOp:compile", &dims, &executor, &threads, &validate, &plan,
+                          &disabled, &in_place) ||
+        !py_dims_get(dims, &out->dims) || !py_names_get(disabled, &out->passes)) {
+        py_options_free(out);
+        return false;
+    }
+    out->compile = (tacit_compile_options){.dims = out->dims.dims,
+                                           .n_dims = out->dims.count,
+                                           .executor = (tacit_executor)executor,
+                                           .threads = threads,
+                                           .validate = (tacit_validate)validate,
+                                           .plan = (tacit_plan_goal)plan,
+                                           .disabled_passes = out->passes.names,
+                                           .n_disabled_passes = out->passes.count,
+                                           .update_in_place = in_place};
+    return true;
+}
+
+void py_options_free(py_options *options)
+{
+    py_names_free(&options->passes);
+    py_dims_free(&options->dims);
+}
+
+static PyObject *model_compile(PyObject *self, PyObject *args)
+{
+    py_options options;
+    tacit_model *model = py_model_of(self);
+    if (!model || !py_options_get(args, &options))
+        return NULL;
     tacit_program *program;
     tacit_error err = {0};
     tacit_status status;
-    Py_BEGIN_ALLOW_THREADS status = tacit_compile(model, options, &program, &err);
-    Py_END_ALLOW_THREADS if (status != TACIT_OK) return py_raise(status, &err);
-    py_program *made = (py_program *)py_instance(py.program_type);
-    if (!made) {
-        tacit_program_free(program);
-        return NULL;
-    }
-    made->program = program;
-    Py_INCREF(self);
-    made->model = self;
-    return (PyObject *)made;
-}
-
-/* The enumerators' numbers come from the Python side, which knows their names. */
-static PyObject *model_compile(PyObject *self, PyObject *args)
-{
-    PyObject *mapping, *disabled;
-    int executor, validate, plan, in_place;
-    unsigned threads;
-    tacit_model *model = py_model_of(self);
-    if (!model || !PyArg_ParseTuple(args, "OiIiiOp:compile", &mapping, &executor, &threads,
-                                    &validate, &plan, &disabled, &in_place))
-        return NULL;
-    py_dims dims;
-    py_names passes;
-    if (!py_dims_get(mapping, &dims))
-        return NULL;
-    PyObject *result = NULL;
-    if (py_names_get(disabled, &passes)) {
-        tacit_compile_options options = {.dims = dims.dims,
-                                         .n_dims = dims.count,
-                                         .executor = (tacit_executor)executor,
-                                         .threads = threads,
-                                         .validate = (tacit_validate)validate,
-                                         .plan = (tacit_plan_goal)plan,
-                                         .disabled_passes = passes.names,
-                                         .n_disabled_passes = passes.count,
-                                         .update_in_place = in_place};
-        result = compile(self, model, &options);
-        py_names_free(&passes);
-    }
-    py_dims_free(&dims);
-    return result;
+    Py_BEGIN_ALLOW_THREADS status = tacit_compile(model, &options.compile, &program, &err);
+    Py_END_ALLOW_THREADS py_options_free(&options);
+    return status == TACIT_OK ? py_program_wrap(program, self) : py_raise(status, &err);
 }
 
 #define KEYWORDS(function) (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
@@ -247,6 +242,7 @@ static PyMethodDef methods[] = {
     {"_vmap", py_model_vmap, METH_VARARGS, NULL},
     {"_quantize", py_model_quantize, METH_VARARGS, NULL},
     {"_compile", model_compile, METH_VARARGS, NULL},
+    {"_runner", py_model_runner, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -150,6 +150,14 @@ bool py_dims_get(PyObject *mapping, py_dims *out)
     return ok;
 }
 
+bool py_dims_has(const py_dims *dims, const char *name)
+{
+    for (uint32_t i = 0; i < dims->count; i++)
+        if (strcmp(dims->dims[i].name, name) == 0)
+            return true;
+    return false;
+}
+
 PyObject *py_port(const tacit_port *port)
 {
     PyObject *dims = Py_None;
@@ -198,12 +206,13 @@ static void replace(PyObject **slot, PyObject *value)
 static PyObject *configure(PyObject *module, PyObject *args)
 {
     (void)module;
-    PyObject *model, *program, *session;
-    if (!PyArg_ParseTuple(args, "OOO:configure", &model, &program, &session))
+    PyObject *model, *program, *session, *runner;
+    if (!PyArg_ParseTuple(args, "OOOO:configure", &model, &program, &session, &runner))
         return NULL;
     replace(&py.model_type, model);
     replace(&py.program_type, program);
     replace(&py.session_type, session);
+    replace(&py.runner_type, runner);
     Py_RETURN_NONE;
 }
 
@@ -211,10 +220,12 @@ static PyObject *configure(PyObject *module, PyObject *args)
 static PyObject *arrays(PyObject *module, PyObject *args)
 {
     (void)module;
-    PyObject *empty, *convert, *unpack, *dtypes;
-    if (!PyArg_ParseTuple(args, "OOOO!:arrays", &empty, &convert, &unpack, &PyDict_Type, &dtypes))
+    PyObject *empty, *asarray, *convert, *unpack, *dtypes;
+    if (!PyArg_ParseTuple(args, "OOOOO!:arrays", &empty, &asarray, &convert, &unpack, &PyDict_Type,
+                          &dtypes))
         return NULL;
     replace(&py.empty, empty);
+    replace(&py.asarray, asarray);
     replace(&py.convert, convert);
     replace(&py.unpack, unpack);
     for (int i = 1; i < TACIT_DTYPE_COUNT; i++) {
@@ -267,8 +278,8 @@ static bool ready(PyObject *module)
         return false;
     Py_INCREF(py.error);
     return PyModule_AddObject(module, "Error", py.error) == 0 && py_model_ready(module) &&
-           py_program_ready(module) && py_session_ready(module) && py_builder_ready(module) &&
-           py_secure_ready(module);
+           py_program_ready(module) && py_session_ready(module) && py_runner_ready(module) &&
+           py_builder_ready(module) && py_pool_ready() && py_secure_ready(module);
 }
 
 PyMODINIT_FUNC PyInit__tacit(void);

@@ -4,6 +4,19 @@
 
 #include "tacitpy.h"
 
+PyObject *py_program_wrap(tacit_program *program, PyObject *model)
+{
+    py_program *self = (py_program *)py_instance(py.program_type);
+    if (!self) {
+        tacit_program_free(program);
+        return NULL;
+    }
+    self->program = program;
+    Py_INCREF(model);
+    self->model = model;
+    return (PyObject *)self;
+}
+
 static void program_dealloc(PyObject *object)
 {
     py_program *self = (py_program *)object;

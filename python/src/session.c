@@ -4,9 +4,6 @@
  * A C session serves one thread at a time; a Python session keeps a list of them and gives every
  * call one that is free, so any number of threads may call it. The list is guarded by the GIL,
  * which is released only around tacit_run. */
-#include <stdio.h>
-#include <string.h>
-
 #include "tacitpy.h"
 
 typedef struct lane {
@@ -15,19 +12,13 @@ typedef struct lane {
     bool busy;
     bool profiled;
     unsigned long forks; /* of the process that made it */
-    py_array *in, *out;  /* arrays of the call under way */
-    PyObject **results;
-    PyObject **keep; /* lists of what stands behind converted inputs */
-    tacit_tensor *tensors_in, *tensors_out;
-    uint32_t given; /* inputs so far */
+    py_call call;        /* under way */
 } lane;
 
 typedef struct py_session {
     PyObject_HEAD PyObject *program; /* NULL: closed */
-    tacit_port *inputs, *outputs;
-    uint32_t n_inputs, n_outputs;
-    PyObject *index;       /* {input name: position} */
-    PyObject **empty_args; /* numpy.empty's arguments, by output; NULL: known after the run */
+    py_ports ports;
+    py_pool *pool; /* of the outputs' arrays */
     lane *lanes;
     bool strict, profiling;
 } py_session;
@@ -39,12 +30,7 @@ static void lane_free(lane *l)
     /* Workers do not survive a fork, so waiting for them would never end: such a lane is left. */
     if (l->forks == py.forks)
         tacit_session_free(l->session);
-    PyMem_Free(l->in);
-    PyMem_Free(l->out);
-    PyMem_Free(l->results);
-    PyMem_Free(l->keep);
-    PyMem_Free(l->tensors_in);
-    PyMem_Free(l->tensors_out);
+    py_call_free(&l->call);
     PyMem_Free(l);
 }
 
@@ -53,21 +39,18 @@ static lane *lane_new(py_session *self)
     lane *l = PyMem_Calloc(1, sizeof *l);
     if (!l)
         return (lane *)PyErr_NoMemory();
-    size_t n = self->n_inputs + 1u, m = self->n_outputs + 1u;
     l->forks = py.forks;
-    l->in = PyMem_Calloc(n, sizeof *l->in);
-    l->out = PyMem_Calloc(m, sizeof *l->out);
-    l->results = PyMem_Calloc(m, sizeof(PyObject *));
-    l->keep = PyMem_Calloc(n, sizeof(PyObject *));
-    l->tensors_in = PyMem_Calloc(n, sizeof *l->tensors_in);
-    l->tensors_out = PyMem_Calloc(m, sizeof *l->tensors_out);
+    l->call.strict = self->strict;
     tacit_error err = {0};
-    tacit_status status = TACIT_ERR_MEMORY;
-    if (l->in && l->out && l->results && l->keep && l->tensors_in && l->tensors_out)
+    tacit_status status = TACIT_OK;
+    bool made = py_call_make(&l->call, &self->ports);
+    if (made)
         status = tacit_session_create(((py_program *)self->program)->program, &l->session, &err);
-    if (status != TACIT_OK) {
+    if (status != TACIT_OK)
+        py_raise(status, &err);
+    if (!l->session) {
         lane_free(l);
-        return (lane *)py_raise(status, &err);
+        return NULL;
     }
     l->next = self->lanes;
     self->lanes = l;
@@ -88,174 +71,7 @@ static lane *lane_take(py_session *self)
         l->profiled = self->profiling;
     }
     l->busy = true;
-    l->given = 0;
     return l;
-}
-
-/* What the call under way still holds. */
-static void lane_give(py_session *self, lane *l)
-{
-    for (uint32_t i = 0; i < self->n_inputs; i++) {
-        py_array_release(&l->in[i]);
-        Py_CLEAR(l->keep[i]);
-    }
-    for (uint32_t i = 0; i < self->n_outputs; i++) {
-        py_array_release(&l->out[i]);
-        Py_CLEAR(l->results[i]);
-    }
-    l->busy = false;
-}
-
-/* --- inputs ----------------------------------------------------------------------------------- */
-
-static bool bind_input(py_session *self, lane *l, uint32_t i, PyObject *object)
-{
-    const tacit_port *port = &self->inputs[i];
-    py_array *a = &l->in[i];
-    if (a->owner || l->keep[i]) {
-        py_fail(TACIT_ERR_ARGUMENT, "input '%s' is given twice", port->name);
-        return false;
-    }
-    tacit_tensor *t = &l->tensors_in[l->given++];
-    *t = (tacit_tensor){.name = port->name};
-    int got = port->kind == TACIT_KIND_TENSOR ? py_array_lend(object, a) : 0;
-    if (got == 0 && !(l->keep[i] = PyList_New(0)))
-        return false;
-    if (port->kind != TACIT_KIND_TENSOR)
-        return py_value_in(object, port, self->strict, l->keep[i], t);
-    if (got < 0 || (got == 0 && !py_array_convert(object, port, self->strict, l->keep[i], a)))
-        return false;
-    py_array_tensor(a, t);
-    return true;
-}
-
-static bool no_input(const py_session *self, PyObject *key)
-{
-    PyObject *bytes;
-    const char *name = py_text(key, &bytes);
-    char list[512] = "none";
-    size_t used = 0;
-    for (uint32_t i = 0; i < self->n_inputs && used < sizeof list; i++)
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s'%s'", i ? ", " : "",
-                                 self->inputs[i].name);
-    if (name)
-        py_fail(TACIT_ERR_ARGUMENT, "there is no input named '%s'; the model has %s", name, list);
-    Py_XDECREF(bytes);
-    return false;
-}
-
-static bool bind_named(py_session *self, lane *l, PyObject *mapping, PyObject **out)
-{
-    PyObject *key, *item;
-    Py_ssize_t at = 0;
-    while (PyDict_Next(mapping, &at, &key, &item)) {
-        PyObject *position = PyDict_GetItemWithError(self->index, key);
-        if (!position && PyErr_Occurred())
-            return false;
-        if (!position && out && PyUnicode_Check(key) &&
-            PyUnicode_CompareWithASCIIString(key, "out") == 0) {
-            *out = item;
-            continue;
-        }
-        if (!position)
-            return no_input(self, key);
-        /* Converting may run any Python code, and the mapping may be the caller's. */
-        Py_INCREF(item);
-        bool ok = bind_input(self, l, (uint32_t)PyLong_AsUnsignedLong(position), item);
-        Py_DECREF(item);
-        if (!ok)
-            return false;
-    }
-    return true;
-}
-
-static bool bind_inputs(py_session *self, lane *l, PyObject *args, PyObject *kwargs, PyObject **out)
-{
-    Py_ssize_t n = PyTuple_Size(args);
-    PyObject *first = n == 1 ? PyTuple_GetItem(args, 0) : NULL;
-    if (first && PyDict_Check(first)) {
-        if (!bind_named(self, l, first, NULL))
-            return false;
-    } else {
-        if (n > self->n_inputs) {
-            py_fail(TACIT_ERR_ARGUMENT, "%d inputs are given, but the model has %u", (int)n,
-                    self->n_inputs);
-            return false;
-        }
-        for (Py_ssize_t i = 0; i < n; i++)
-            if (!bind_input(self, l, (uint32_t)i, PyTuple_GetItem(args, i)))
-                return false;
-    }
-    return !kwargs || bind_named(self, l, kwargs, out);
-}
-
-/* --- outputs ---------------------------------------------------------------------------------- */
-
-static bool bind_given_output(py_session *self, lane *l, uint32_t i, PyObject *array)
-{
-    const char *name = self->outputs[i].name;
-    int got = py_array_lend(array, &l->out[i]);
-    if (got == 0)
-        py_fail(TACIT_ERR_ARGUMENT, "the array for output '%s' is not dense (C order, aligned)",
-                name);
-    else if (got == 1 && !l->out[i].writable)
-        py_fail(TACIT_ERR_ARGUMENT, "the array for output '%s' is read-only", name);
-    if (got != 1 || !l->out[i].writable)
-        return false;
-    Py_INCREF(array);
-    l->results[i] = array;
-    return true;
-}
-
-static bool bind_outputs(py_session *self, lane *l, PyObject *out)
-{
-    bool many = out && (PyTuple_Check(out) || PyList_Check(out));
-    if (out &&
-        (many ? PySequence_Size(out) != (Py_ssize_t)self->n_outputs : self->n_outputs != 1)) {
-        py_fail(TACIT_ERR_ARGUMENT, "out must be %u arrays, in the outputs' order",
-                self->n_outputs);
-        return false;
-    }
-    for (uint32_t i = 0; i < self->n_outputs; i++) {
-        tacit_tensor *t = &l->tensors_out[i];
-        *t = (tacit_tensor){0};
-        if (out) {
-            PyObject *array = many ? PySequence_GetItem(out, i) : out;
-            bool ok = array && bind_given_output(self, l, i, array);
-            if (many)
-                Py_XDECREF(array);
-            if (!ok)
-                return false;
-        } else if (self->empty_args[i]) {
-            l->results[i] = PyObject_Call(py.empty, self->empty_args[i], NULL);
-            if (!l->results[i] || py_array_lend(l->results[i], &l->out[i]) != 1)
-                return false;
-        } else {
-            continue;
-        }
-        py_array_tensor(&l->out[i], t);
-    }
-    return true;
-}
-
-/* One array, or a tuple of them. */
-static PyObject *take_results(py_session *self, lane *l)
-{
-    for (uint32_t i = 0; i < self->n_outputs; i++)
-        if (!l->results[i] && !(l->results[i] = py_value_copy(&l->tensors_out[i])))
-            return NULL;
-    if (self->n_outputs == 1) {
-        PyObject *only = l->results[0];
-        l->results[0] = NULL;
-        return only;
-    }
-    PyObject *all = PyTuple_New(self->n_outputs);
-    for (uint32_t i = 0; all && i < self->n_outputs; i++) {
-        if (PyTuple_SetItem(all, i, l->results[i]) < 0)
-            Py_CLEAR(all);
-        l->results[i] = NULL;
-    }
-    return all;
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
@@ -283,33 +99,64 @@ static void watch(void *context, const char *node, const char *op, const char *v
     PyGILState_Release(gil);
 }
 
+/* False: exception. Converting arrays may have dropped the last reference of others to the session,
+ * so callers hold one. */
+static bool run_lane(py_session *self, lane *l, py_call *c, PyObject *out, watching *w)
+{
+    if (!py_call_outputs(c, &self->ports, out, self->pool))
+        return false;
+    tacit_error err;
+    tacit_status status;
+    err.message[0] = 0;
+    if (w)
+        tacit_session_watch(l->session, watch, w);
+    Py_BEGIN_ALLOW_THREADS status =
+        tacit_run(l->session, c->tensors_in, c->given, c->tensors_out, self->ports.n_outputs, &err);
+    Py_END_ALLOW_THREADS if (w) tacit_session_watch(l->session, NULL, NULL);
+    if (w && w->type)
+        PyErr_Restore(w->type, w->value, w->traceback);
+    else if (status != TACIT_OK)
+        py_raise(status, &err);
+    return !PyErr_Occurred();
+}
+
 static PyObject *run(py_session *self, PyObject *args, PyObject *kwargs, watching *w)
 {
     lane *l = lane_take(self);
     if (!l)
         return NULL;
-    /* Arrays are converted by Python code, which may drop the last reference to this session. */
     Py_INCREF(self);
     PyObject *out = NULL, *result = NULL;
-    if (bind_inputs(self, l, args, kwargs, &out) && bind_outputs(self, l, out)) {
-        tacit_error err;
-        tacit_status status;
-        err.message[0] = 0;
-        if (w)
-            tacit_session_watch(l->session, watch, w);
-        Py_BEGIN_ALLOW_THREADS status =
-            tacit_run(l->session, l->tensors_in, l->given, l->tensors_out, self->n_outputs, &err);
-        Py_END_ALLOW_THREADS if (w) tacit_session_watch(l->session, NULL, NULL);
-        if (w && w->type)
-            PyErr_Restore(w->type, w->value, w->traceback);
-        else if (status != TACIT_OK)
-            py_raise(status, &err);
-        else
-            result = take_results(self, l);
-    }
-    lane_give(self, l);
+    if (py_call_inputs(&l->call, &self->ports, args, kwargs, &out) &&
+        run_lane(self, l, &l->call, out, w))
+        result = py_call_results(&l->call, &self->ports);
+    py_call_end(&l->call, &self->ports);
+    l->busy = false;
     Py_DECREF(self);
     return result;
+}
+
+bool py_session_run(PyObject *session, py_call *c, PyObject *out)
+{
+    py_session *self = (py_session *)session;
+    lane *l = lane_take(self);
+    if (!l)
+        return false;
+    Py_INCREF(self);
+    bool ok = run_lane(self, l, c, out, NULL);
+    /* What the session lends for outputs lives until its next run. */
+    for (uint32_t i = 0; ok && i < self->ports.n_outputs; i++)
+        if (!c->results[i])
+            ok = (c->results[i] = py_value_copy(&c->tensors_out[i])) != NULL;
+    l->busy = false;
+    Py_DECREF(self);
+    return ok;
+}
+
+const tacit_program *py_session_runs(PyObject *session)
+{
+    PyObject *program = ((py_session *)session)->program;
+    return program ? ((py_program *)program)->program : NULL;
 }
 
 static PyObject *session_run(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -393,12 +240,8 @@ static void session_dealloc(PyObject *object)
 {
     py_session *self = (py_session *)object;
     free_lanes(self);
-    for (uint32_t i = 0; self->empty_args && i < self->n_outputs; i++)
-        Py_XDECREF(self->empty_args[i]);
-    PyMem_Free(self->empty_args);
-    PyMem_Free(self->inputs);
-    PyMem_Free(self->outputs);
-    Py_XDECREF(self->index);
+    py_ports_free(&self->ports);
+    py_pool_close(self->pool);
     Py_XDECREF(self->program);
     py_instance_free(object);
 }
@@ -411,56 +254,10 @@ static PyObject *session_close(PyObject *object, PyObject *unused)
         if (l->busy && l->forks == py.forks)
             return py_fail(TACIT_ERR_STATE, "the session is running in another thread");
     free_lanes(self);
+    py_pool_close(self->pool);
+    self->pool = NULL;
     Py_CLEAR(self->program);
     Py_RETURN_NONE;
-}
-
-static bool fill_port(py_session *self, uint32_t i, const tacit_port *port)
-{
-    int64_t known = port->rank;
-    for (int32_t k = 0; k < port->rank && known >= 0; k++)
-        known = port->dims[k] < 0 ? -1 : known;
-    if (known < 0 || port->kind != TACIT_KIND_TENSOR || port->dtype == TACIT_STRING ||
-        tacit_dtype_bits(port->dtype) < 8 || !py.dtypes[port->dtype])
-        return true;
-    PyObject *shape = PyTuple_New(port->rank);
-    for (int32_t k = 0; shape && k < port->rank; k++) {
-        PyObject *dim = PyLong_FromLongLong(port->dims[k]);
-        if (!dim || PyTuple_SetItem(shape, k, dim) < 0)
-            Py_CLEAR(shape);
-    }
-    self->empty_args[i] = shape ? Py_BuildValue("(NO)", shape, py.dtypes[port->dtype]) : NULL;
-    return self->empty_args[i] != NULL;
-}
-
-static bool session_fill(py_session *self, const tacit_program *program)
-{
-    self->n_inputs = tacit_program_input_count(program);
-    self->n_outputs = tacit_program_output_count(program);
-    self->inputs = PyMem_Calloc(self->n_inputs + 1u, sizeof *self->inputs);
-    self->outputs = PyMem_Calloc(self->n_outputs + 1u, sizeof *self->outputs);
-    self->empty_args = PyMem_Calloc(self->n_outputs + 1u, sizeof *self->empty_args);
-    self->index = PyDict_New();
-    if (!self->inputs || !self->outputs || !self->empty_args || !self->index)
-        return PyErr_NoMemory() != NULL;
-    for (uint32_t i = 0; i < self->n_inputs; i++) {
-        tacit_status status = tacit_program_input(program, i, &self->inputs[i]);
-        if (status != TACIT_OK)
-            return py_raise(status, NULL) != NULL;
-        PyObject *position = PyLong_FromUnsignedLong(i);
-        int put = position ? PyDict_SetItemString(self->index, self->inputs[i].name, position) : -1;
-        Py_XDECREF(position);
-        if (put < 0)
-            return false;
-    }
-    for (uint32_t i = 0; i < self->n_outputs; i++) {
-        tacit_status status = tacit_program_output(program, i, &self->outputs[i]);
-        if (status != TACIT_OK)
-            return py_raise(status, NULL) != NULL;
-        if (!fill_port(self, i, &self->outputs[i]))
-            return false;
-    }
-    return true;
 }
 
 PyObject *py_session_new(PyObject *program, bool strict)
@@ -472,7 +269,8 @@ PyObject *py_session_new(PyObject *program, bool strict)
     self->program = program;
     self->strict = strict;
     /* The first lane is made at once, so that errors show where the session is opened. */
-    if (!session_fill(self, ((py_program *)program)->program) || !lane_new(self))
+    if (!py_ports_of_program(&self->ports, ((py_program *)program)->program) ||
+        !(self->pool = py_pool_new(self->ports.outputs, self->ports.n_outputs)) || !lane_new(self))
         Py_CLEAR(self);
     return (PyObject *)self;
 }

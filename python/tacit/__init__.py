@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 __version__ = _tacit.version()
 __all__ = [
-    "Error", "Graph", "Model", "Port", "Program", "Session", "TrainStep", "Value", "compile",
-    "from_torch", "grad", "jvp", "load", "quantize", "scan", "show", "train_step", "vmap",
+    "Error", "Graph", "Model", "Port", "Program", "Quantized", "Runner", "Session", "TrainStep",
+    "Value", "View", "compile", "from_torch", "grad", "jvp", "load", "quantize", "runner", "scan",
+    "show", "train_step", "vmap",
 ]  # fmt: skip
 
 _EXECUTORS = {"serial": 0, "reference": 1, "tasks": 2}
@@ -42,6 +43,12 @@ class Port(NamedTuple):
     dtype: str
     shape: Optional[Tuple[Union[int, str, None], ...]]
     kind: str = "tensor"  # or "sequence", "optional", "map"
+
+
+def _fail(status: str, message: str) -> Error:
+    error = Error(message)
+    error.status, error.message = status, message
+    return error
 
 
 def _choice(table: Dict[str, int], value: str, what: str) -> int:
@@ -157,6 +164,36 @@ class Session(_tacit.Session):
             return f"<tacit.Session: {e}>"
 
 
+class Runner(_tacit.Runner):
+    """Calls like a session, for whatever sizes the arrays have: see tacit.runner."""
+
+    __slots__ = ()
+
+    @property
+    def inputs(self) -> List[Port]:
+        return self.model.inputs
+
+    @property
+    def outputs(self) -> List[Port]:
+        return self.model.outputs
+
+    def profile_rows(self) -> List[Dict[str, Any]]:
+        """One dict per kernel call of every program kept."""
+        return [row for session in self.sessions for row in session.profile_rows()]
+
+    def __enter__(self) -> "Runner":
+        return self
+
+    def __exit__(self, *unused: Any) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        try:
+            return f"<tacit.Runner {_signature(self.inputs)} -> {_signature(self.outputs)}>"
+        except Error as e:
+            return f"<tacit.Runner: {e}>"
+
+
 class View:
     """Something to look at: text in a terminal, a page in a notebook."""
 
@@ -233,7 +270,43 @@ def compile(
     or "reference" (slow and obvious); `strict` refuses arrays that would have to be copied. With
     `update_in_place` the array of an input NAME may be given for the output NAME.next, too.
     """
-    program = _model(model)._compile(
+    options = _options(dims, exec, threads, validate, plan, disabled_passes, update_in_place)
+    return _model(model)._compile(*options).session(strict)
+
+
+def runner(
+    model: Any,
+    dims: Optional[Dict[str, int]] = None,
+    exec: str = "serial",
+    threads: int = 0,
+    strict: bool = False,
+    validate: str = "normal",
+    plan: str = "min_memory",
+    disabled_passes: Sequence[str] = (),
+    capacity: int = 8,
+    buckets: Optional[Dict[str, int]] = None,
+) -> Runner:
+    """A model to call with arrays of any sizes: it is compiled once for every set of sizes met, and
+    the programs of the last `capacity` sets are kept. `dims` fixes some of the symbolic sizes.
+
+    `buckets`, {symbol: multiple}, rounds sizes up: fewer programs, some wasted work. Inputs are padded
+    with zeros and outputs cut back, so it is for sizes where padding does not touch the rows that
+    count (a batch; a sequence under a causal or padding mask).
+    """
+    options = _options(dims, exec, threads, validate, plan, disabled_passes, False)
+    return _model(model)._runner(options, capacity, buckets, strict)
+
+
+def _options(
+    dims: Optional[Dict[str, int]],
+    exec: str,
+    threads: int,
+    validate: str,
+    plan: str,
+    disabled_passes: Sequence[str],
+    update_in_place: bool,
+) -> Tuple[Any, ...]:
+    return (
         dims,
         _choice(_EXECUTORS, exec, "exec"),
         threads,
@@ -242,7 +315,6 @@ def compile(
         disabled_passes,
         update_in_place,
     )
-    return program.session(strict)
 
 
 def _names(names: Union[str, Sequence[str]]) -> Sequence[str]:
@@ -321,7 +393,7 @@ def show(thing: Any, kind: str = "graph") -> View:
     return _model(thing).show()
 
 
-_tacit.configure(Model, Program, Session)
+_tacit.configure(Model, Program, Session, Runner)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_tacit.forked)
 

@@ -141,11 +141,12 @@ def dense(array: np.ndarray, what: str, strict: bool) -> np.ndarray:
     if flags.c_contiguous and flags.aligned and array.dtype.isnative:
         return array
     if strict:
-        from . import Error
+        from . import _fail
 
-        error = Error(f"{what} is not dense (C order, aligned, native bytes), and strict is on")
-        error.status, error.message = "ERR_ARGUMENT", str(error)
-        raise error
+        raise _fail(
+            "ERR_ARGUMENT",
+            f"{what} is not dense (C order, aligned, native bytes), and strict is on",
+        )
     if not _warned:
         _warned = True
         warnings.warn(
@@ -179,4 +180,4 @@ def constant(value: Any, dtype: Optional[Any] = None) -> np.ndarray:
     return np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)
 
 
-_tacit.arrays(np.empty, convert, unpack, dict(dtypes))
+_tacit.arrays(np.empty, np.asarray, convert, unpack, dict(dtypes))

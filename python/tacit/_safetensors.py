@@ -10,7 +10,7 @@ from typing import Any, Dict, Tuple
 
 import numpy as np
 
-from . import Error, _arrays
+from . import _arrays, _fail
 
 _NAMES = {
     "f64": "F64", "f32": "F32", "f16": "F16", "bf16": "BF16", "f8e4m3fn": "F8_E4M3",
@@ -18,12 +18,6 @@ _NAMES = {
     "u64": "U64", "u32": "U32", "u16": "U16", "u8": "U8", "bool": "BOOL",
 }  # fmt: skip
 _TEXTS = {name: text for text, name in _NAMES.items()}
-
-
-def fail(status: str, message: str) -> Error:
-    error = Error(message)
-    error.status, error.message = status, message
-    return error
 
 
 def save(path: Any, arrays: Dict[str, np.ndarray], metadata: Dict[str, str]) -> None:
@@ -57,13 +51,13 @@ def load(path: Any) -> Tuple[Dict[str, np.ndarray], Dict[str, str]]:
     data = np.fromfile(os.fspath(path), np.uint8)
     size = int.from_bytes(data[:8].tobytes(), "little") if data.size >= 8 else -1
     if not 0 < size <= data.size - 8:
-        raise fail("ERR_FORMAT", f"{os.fspath(path)} is no safetensors file")
+        raise _fail("ERR_FORMAT", f"{os.fspath(path)} is no safetensors file")
     try:
         header = json.loads(data[8 : 8 + size].tobytes())
         metadata = header.pop("__metadata__", {})
         arrays = {name: _array(entry, data[8 + size :]) for name, entry in header.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as e:
-        raise fail("ERR_FORMAT", f"{os.fspath(path)}: {e}") from e
+        raise _fail("ERR_FORMAT", f"{os.fspath(path)}: {e}") from e
     return arrays, metadata
 
 

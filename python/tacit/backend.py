@@ -9,20 +9,19 @@ import numpy as np
 from onnx import ModelProto, NodeProto, helper
 from onnx.backend.base import Backend, BackendRep
 
-from . import Model, load
-from ._shapes import Shaped
+from . import Model, load, runner
 
 
 class TacitRep(BackendRep):
     def __init__(self, model: Model, **options: Any) -> None:
-        self.shaped = Shaped(model, **options)
+        self.runner = runner(model, **options)
 
     def run(self, inputs: Any, **kwargs: Any) -> Tuple[Any, ...]:
         """Inputs by position, or by name in a dict."""
         if not isinstance(inputs, dict):
             values = inputs if isinstance(inputs, (list, tuple)) else [inputs]
-            inputs = dict(zip((p.name for p in self.shaped.inputs), values))
-        return self.shaped.run(inputs)
+            inputs = dict(zip((p.name for p in self.runner.inputs), values))
+        return tuple(self.runner.results(inputs, None))
 
 
 class TacitBackend(Backend):

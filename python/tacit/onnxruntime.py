@@ -14,8 +14,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
-from . import Error, Port, __version__, _arrays, load  # noqa: F401
-from ._shapes import Shaped, fail
+from . import Error, Port, __version__, _arrays, _fail, load, runner  # noqa: F401
 
 _TYPES = {
     "f32": "float", "f64": "double", "f16": "float16", "bf16": "bfloat16",
@@ -124,13 +123,17 @@ class OrtValue:
     def update_inplace(self, array: np.ndarray) -> None:
         np.copyto(self._array, array)
 
+    @property
+    def __array_struct__(self) -> Any:
+        return self._array.__array_struct__
+
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         return np.asarray(self._array, dtype)
 
 
 def _only_cpu(device: str) -> None:
     if device != "cpu":
-        raise fail("ERR_UNSUPPORTED", f"this interface runs on the cpu, not on '{device}'")
+        raise _fail("ERR_UNSUPPORTED", f"this interface runs on the cpu, not on '{device}'")
 
 
 def _from_pointer(pointer: int, dtype: Any, shape: Sequence[int]) -> np.ndarray:
@@ -146,7 +149,7 @@ class IOBinding:
     """Inputs and outputs tied to arrays, for run_with_iobinding."""
 
     def __init__(self, session: "InferenceSession") -> None:
-        self._names = [port.name for port in session._shaped.outputs]
+        self._names = [port.name for port in session._runner.outputs]
         self._inputs: Dict[str, np.ndarray] = {}
         self._outputs: Dict[str, Optional[np.ndarray]] = {}
         self._results: List[np.ndarray] = []
@@ -211,23 +214,23 @@ class InferenceSession:
         self._options = sess_options or SessionOptions()
         threads = int(self._options.intra_op_num_threads)
         off = self._options.graph_optimization_level == GraphOptimizationLevel.ORT_DISABLE_ALL
-        self._shaped = Shaped(
+        self._runner = runner(
             load(path_or_bytes),
             exec="serial" if threads == 1 else "tasks",
             threads=max(threads, 0),
             disabled_passes=["all"] if off else [],
         )
-        self._required = {port.name for port in self._shaped.inputs}
-        self._names = [port.name for port in self._shaped.outputs]
+        self._results = self._runner.results
+        self._names = [port.name for port in self._runner.outputs]
         self._started = time.time_ns()
         if self._options.enable_profiling:
-            self._shaped.profile()
+            self._runner.profile()
 
     def get_inputs(self) -> List[NodeArg]:
-        return [_node_arg(p) for p in self._shaped.inputs]
+        return [_node_arg(p) for p in self._runner.inputs]
 
     def get_outputs(self) -> List[NodeArg]:
-        return [_node_arg(p) for p in self._shaped.outputs]
+        return [_node_arg(p) for p in self._runner.outputs]
 
     def get_providers(self) -> List[str]:
         return get_available_providers()
@@ -241,27 +244,27 @@ class InferenceSession:
         input_feed: Dict[str, Any],
         run_options: Optional[RunOptions] = None,
     ) -> List[Any]:
-        feed = input_feed
-        if any(isinstance(value, OrtValue) for value in feed.values()):
-            feed = {k: v._array if isinstance(v, OrtValue) else v for k, v in feed.items()}
         try:
-            results = self._shaped.run(feed)
+            results = self._results(input_feed, None)
         except Error as error:
-            missing = sorted(self._required - feed.keys())
-            if missing and "is missing" in error.message:
-                raise ValueError(
-                    f"Required inputs ({missing}) are missing from input feed ({sorted(feed)})."
-                ) from error
-            raise
+            raise self._explain(error, input_feed) from None
         if not output_names:
-            return list(results)
+            return results
         return [results[self._position(name)] for name in output_names]
+
+    def _explain(self, error: Error, feed: Dict[str, Any]) -> Exception:
+        missing = sorted({port.name for port in self._runner.inputs} - feed.keys())
+        if not missing or error.status != "ERR_ARGUMENT":
+            return error
+        return ValueError(
+            f"Required inputs ({missing}) are missing from input feed ({sorted(feed)})."
+        )
 
     def _position(self, name: str) -> int:
         try:
             return self._names.index(name)
         except ValueError:
-            raise fail("ERR_ARGUMENT", f"Invalid output name: {name}") from None
+            raise _fail("ERR_ARGUMENT", f"Invalid output name: {name}") from None
 
     def run_with_ort_values(
         self,
@@ -277,26 +280,16 @@ class InferenceSession:
     def run_with_iobinding(
         self, iobinding: IOBinding, run_options: Optional[RunOptions] = None
     ) -> None:
-        session = self._shaped.session(iobinding._inputs)
         wanted = [self._position(name) for name in iobinding._outputs]
-        given = [iobinding._outputs.get(name) for name in self._names]
-        if all(array is not None for array in given):
-            session.run(iobinding._inputs, out=tuple(given))
-            results: Any = given
-        else:
-            results = session.run(iobinding._inputs)
-            results = list(results) if isinstance(results, tuple) else [results]
-            for i, array in enumerate(given):
-                if array is not None:
-                    np.copyto(array, results[i], casting="no")
-                    results[i] = array
+        given = tuple(iobinding._outputs.get(name) for name in self._names)
+        results = self._results(iobinding._inputs, given)
         iobinding._results = [results[i] for i in wanted]
 
     def end_profiling(self) -> str:
         """Writes the profile as trace events (total time and calls of each node); its name."""
         path = f"{self._options.profile_file_prefix}{time.strftime('%Y-%m-%d_%H-%M-%S')}.json"
         events, at = [], 0.0
-        for row in self._shaped.profile_rows():
+        for row in self._runner.profile_rows():
             duration = row["nanoseconds"] / 1e3
             events.append(
                 {

@@ -17,10 +17,9 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 import numpy as np
 import torch
 
-from . import Model, _arrays, _aten_layers  # noqa: F401 (its handlers join the table)
+from . import Model, _arrays, _aten_layers, _fail  # noqa: F401 (its handlers join the table)
 from ._aten import HANDLERS, IGNORED, VIEWS, Sym, Tensor, Unsupported
 from ._graph import Graph, Value
-from ._shapes import fail
 
 _TEXTS = {
     torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16",
@@ -212,7 +211,7 @@ class _Walk:
                 if self.name.split(".")[1].endswith("_") and not self.name.startswith("aten.__"):
                     self._in_place(node)
             except Unsupported as problem:
-                raise fail(
+                raise _fail(
                     "ERR_UNSUPPORTED", f"{self.name}: {problem} (in {_where(node)})"
                 ) from None
 
@@ -301,7 +300,7 @@ def from_exported(exported: Any, dynamic_shapes: Any = None) -> Model:
         missing = coverage(exported)
     if missing:
         rows = "; ".join(f"{m.op} ({m.count}, {m.where[0]})" for m in missing)
-        raise fail("ERR_UNSUPPORTED", f"no handler for {rows}")
+        raise _fail("ERR_UNSUPPORTED", f"no handler for {rows}")
     walk = _Walk(exported, names)
     walk.placeholders()
     walk.compute()

@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Tuple, Unio
 
 import numpy as np
 
-from . import _arrays, _choice, _model, _names, _safetensors, compile
+from . import _arrays, _choice, _fail, _model, _names, _safetensors, compile
 
 _OPTIMIZERS = {"sgd": 0, "adam": 1, "adamw": 2}
 
@@ -80,14 +80,14 @@ class TrainStep:
         arrays, metadata = _safetensors.load(path)
         missing = [name for name in self._names if name not in arrays]
         if missing:
-            raise _safetensors.fail("ERR_ARGUMENT", f"{path} has no {', '.join(missing)}")
+            raise _fail("ERR_ARGUMENT", f"{path} has no {', '.join(missing)}")
         for name, buffer in self._buffers.items():
             _check(buffer, arrays[name], name)
         try:
             steps = int(metadata.get("step", 0))
             rate = float(metadata.get("learning_rate", self.learning_rate))
         except ValueError as e:
-            raise _safetensors.fail("ERR_FORMAT", f"{path}: {e}") from e
+            raise _fail("ERR_FORMAT", f"{path}: {e}") from e
         for name, buffer in self._buffers.items():
             buffer[...] = arrays[name]
         self.steps, self.learning_rate = steps, rate
@@ -98,7 +98,7 @@ class TrainStep:
 
 def _check(buffer: np.ndarray, array: np.ndarray, name: str) -> None:
     if array.shape != buffer.shape or array.dtype != buffer.dtype:
-        raise _safetensors.fail(
+        raise _fail(
             "ERR_SHAPE" if array.shape != buffer.shape else "ERR_TYPE",
             f"parameter '{name}' is {buffer.dtype}{list(buffer.shape)}, "
             f"but {array.dtype}{list(array.shape)} is given",

@@ -70,7 +70,7 @@ static tacit_status list_symbols(tacit_runner *r, tacit_error *err)
     for (uint32_t i = 0; i < g->inputs.count; i++) {
         tacit_port port;
         api_port(g, g->inputs.data[i], &port);
-        for (int32_t d = 0; d < port.rank; d++) {
+        for (int32_t d = 0; d < port.rank && port.kind == TACIT_KIND_TENSOR; d++) {
             const char *name = port.dim_names[d];
             if (port.dims[d] < 0 && name && !is_fixed(r, name) && !find_symbol(r, name))
                 r->symbols[r->n_symbols++] = (symbol){.name = name, .multiple = 1};
@@ -211,6 +211,8 @@ static tacit_status take_sizes(tacit_runner *r, const tacit_tensor *t, const ir_
 {
     tacit_port port;
     api_port(r->model->graph, v, &port);
+    if (port.kind != TACIT_KIND_TENSOR)
+        return TACIT_OK; /* sequences and maps have no one size */
     if (port.rank >= 0 && port.rank != t->rank)
         return error_set(err, TACIT_ERR_SHAPE, "input '%s' has rank %d, but rank %d is given",
                          port.name, port.rank, t->rank);
@@ -266,7 +268,7 @@ static bool has_sizes(const tacit_runner *r, const entry *e)
     for (uint32_t i = 0; i < r->n_symbols; i++)
         if (e->sizes[i] != r->symbols[i].rounded)
             return false;
-    return e->session != NULL;
+    return e->program != NULL;
 }
 
 static tacit_status fill_entry(tacit_runner *r, entry *e, tacit_error *err)
@@ -281,10 +283,7 @@ static tacit_status fill_entry(tacit_runner *r, entry *e, tacit_error *err)
     r->compile.n_dims = r->n_fixed + r->n_symbols;
     TRY(tacit_compile(r->model, &r->compile, &e->program, err));
     r->compiled++;
-    tacit_status status = tacit_session_create(e->program, &e->session, err);
-    if (status != TACIT_OK)
-        empty_entry(e);
-    return status;
+    return TACIT_OK;
 }
 
 static tacit_status find_entry(tacit_runner *r, entry **out, tacit_error *err)
@@ -296,7 +295,7 @@ static tacit_status find_entry(tacit_runner *r, entry **out, tacit_error *err)
             *out = e;
             return TACIT_OK;
         }
-        if (oldest->session && (!e->session || e->last_used < oldest->last_used))
+        if (oldest->program && (!e->program || e->last_used < oldest->last_used))
             oldest = e;
     }
     *out = oldest;
@@ -459,6 +458,31 @@ static tacit_status run_padded(tacit_runner *r, entry *e, const tacit_tensor *in
     return TACIT_OK;
 }
 
+/* The program for these inputs; `padded`: some of its sizes are rounded up. */
+static tacit_status meet(tacit_runner *runner, const tacit_tensor *inputs, uint32_t n_inputs,
+                         bool *padded, entry **e, tacit_error *err)
+{
+    TRY(find_sizes(runner, inputs, n_inputs, padded, err));
+    TRY(find_entry(runner, e, err));
+    (*e)->last_used = ++runner->runs;
+    return TACIT_OK;
+}
+
+tacit_status tacit_runner_program(tacit_runner *runner, const tacit_tensor *inputs,
+                                  uint32_t n_inputs, tacit_program **out, tacit_error *err)
+{
+    if (!runner || !out || (n_inputs && !inputs))
+        return error_set(err, TACIT_ERR_ARGUMENT,
+                         "tacit_runner_program: a required argument is NULL");
+    *out = NULL;
+    bool padded;
+    entry *e;
+    TRY(meet(runner, inputs, n_inputs, &padded, &e, err));
+    api_program_retain(e->program);
+    *out = e->program;
+    return TACIT_OK;
+}
+
 tacit_status tacit_runner_run(tacit_runner *runner, const tacit_tensor *inputs, uint32_t n_inputs,
                               tacit_tensor *outputs, uint32_t n_outputs, tacit_error *err)
 {
@@ -466,9 +490,9 @@ tacit_status tacit_runner_run(tacit_runner *runner, const tacit_tensor *inputs, 
         return error_set(err, TACIT_ERR_ARGUMENT, "tacit_runner_run: a required argument is NULL");
     bool padded;
     entry *e;
-    TRY(find_sizes(runner, inputs, n_inputs, &padded, err));
-    TRY(find_entry(runner, &e, err));
-    e->last_used = ++runner->runs;
+    TRY(meet(runner, inputs, n_inputs, &padded, &e, err));
+    if (!e->session)
+        TRY(tacit_session_create(e->program, &e->session, err));
     if (!padded)
         return tacit_run(e->session, inputs, n_inputs, outputs, n_outputs, err);
     arena_free(&runner->padding);

@@ -121,6 +121,37 @@ static void buckets_pad_and_cut(void **state)
     tacit_runner_free(r);
 }
 
+static void programs_for_sessions_of_ones_own(void **state)
+{
+    (void)state;
+    tacit_model *m = open_model();
+    tacit_runner *r = NULL;
+    OK(tacit_runner_create(m, &(tacit_runner_options){.capacity = 1}, &r, &err));
+    tacit_model_free(m);
+    float x[6] = {-1, 2, 3, 4, 5, 6}, b[3] = {10, 20, 30}, y[6];
+    tacit_tensor in[] = {tensor("x", x, 2, 2, 3), tensor("b", b, 1, 0, 3)};
+    tacit_tensor out = tensor("y", y, 2, 2, 3);
+    tacit_program *first = NULL, *again = NULL, *other = NULL;
+    OK(tacit_runner_program(r, in, 2, &first, &err));
+    OK(tacit_runner_program(r, in, 2, &again, &err));
+    assert_ptr_equal(first, again);
+    in[0].dims[0] = 1;
+    OK(tacit_runner_program(r, in, 2, &other, &err)); /* the first leaves the runner, not us */
+    assert_ptr_not_equal(first, other);
+    assert_int_equal(tacit_runner_compiled(r), 2);
+    tacit_runner_free(r);
+    in[0].dims[0] = 2;
+    tacit_session *s = NULL;
+    OK(tacit_session_create(first, &s, &err));
+    OK(tacit_run(s, in, 2, &out, 1, &err));
+    assert_true(y[0] == 10 && y[1] == 22 && y[5] == 36);
+    tacit_session_free(s);
+    tacit_program_free(first);
+    tacit_program_free(again);
+    tacit_program_free(other);
+    assert_int_equal(tacit_runner_program(NULL, in, 2, &first, &err), TACIT_ERR_ARGUMENT);
+}
+
 static void wrong_use_is_told(void **state)
 {
     (void)state;
@@ -157,6 +188,7 @@ int main(void)
         cmocka_unit_test(sizes_come_from_the_inputs),
         cmocka_unit_test(the_least_recently_used_program_leaves),
         cmocka_unit_test(buckets_pad_and_cut),
+        cmocka_unit_test(programs_for_sessions_of_ones_own),
         cmocka_unit_test(wrong_use_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
