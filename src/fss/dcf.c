@@ -178,8 +178,7 @@ void fss_dcf_eval(const fss_dcf *d, unsigned party, const fss_block *roots, cons
         convert(d, FSS_ROLE_VALUE, node, 1, d->lanes, &right);
         for (unsigned w = 0; w < d->words; w++)
             for (unsigned i = 0; i < d->lanes; i++)
-                left.v[w][i] =
-                    choose(fss_mask_of(x[i] >> level), right.v[w][i], left.v[w][i]); /* NOLINT */
+                left.v[w][i] = choose(fss_mask_of(x[i] >> level), right.v[w][i], left.v[w][i]);
         collect(d, party, &left, t, key + (size_t)d->lanes * 16 + fss_pack_bytes(1, d->lanes), out);
         descend(d, key, x, level, node, t);
         key += row_bytes(d);

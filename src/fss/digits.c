@@ -57,7 +57,7 @@ unsigned fss_digits(const fss_item *item)
 
 static unsigned equal_width(const digit_plan *p)
 {
-    return 1u << (p->count - 1); /* NOLINT */
+    return 1u << (p->count - 1);
 }
 /* L_1 .. L_(D-1) one after the other; L_0 is one mask bit, which the parties share already. */
 static unsigned less_width(const digit_plan *p)

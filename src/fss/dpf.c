@@ -62,8 +62,7 @@ static void gen_leaf(const fss_prg *prg, unsigned lanes, const fss_block *node, 
             fss_block_xor(fss_block_xor(leaf[i], leaf[lanes + i]), fss_table_point(position));
         memcpy(row + (size_t)i * 16, &word, 16);
         if (leaf0) {
-            fss_block mine =
-                fss_block_xor(leaf[i], fss_block_and(word, fss_mask_of(t0[i]))); /* NOLINT */
+            fss_block mine = fss_block_xor(leaf[i], fss_block_and(word, fss_mask_of(t0[i])));
             leaf0[i] = fss_table_bit(mine, position);
         }
     }
@@ -111,7 +110,7 @@ static uint64_t gen_bgi_lane(fss_block *node, uint64_t *t, const fss_block *left
     uint64_t keep_t = (tl & ~mask) | (tr & mask & 1);
     for (unsigned p = 0; p < 2; p++) {
         unsigned at = p * lanes + i;
-        uint64_t on = fss_mask_of(t[at]); /* NOLINT */
+        uint64_t on = fss_mask_of(t[at]);
         fss_block keep =
             fss_block_xor(fss_block_and(left[at], ~mask), fss_block_and(right[at], mask));
         t[at] = (keep.lo & 1) ^ (keep_t & on & 1);
@@ -263,7 +262,7 @@ static void expand_bgi(const fss_dpf *key, const uint8_t *row, unsigned first, u
     fss_block left[FULL_NODES], right[FULL_NODES];
     uint8_t on[FULL_NODES];
     for (size_t k = 0; k < lanes * width; k++) {
-        on[k] = node[k].lo & 1; /* NOLINT */
+        on[k] = node[k].lo & 1;
         node[k].lo &= ~(uint64_t)1;
     }
     key->prg->hash(key->prg, FSS_ROLE_TREE, node, left, lanes * width);

@@ -161,8 +161,8 @@ tacit_status fss_gate_cost(const fss_suite *suite, const fss_gate *gate, fss_cos
 {
     fss_info info;
     TRY(fss_gate_info(suite, gate, &info, err));
-    *cost = (fss_cost){
-        {info.key_bytes[0], info.key_bytes[1]}, info.wire_bits, 0, info.steps - 1u, 0}; /* NOLINT */
+    *cost =
+        (fss_cost){{info.key_bytes[0], info.key_bytes[1]}, info.wire_bits, 0, info.steps - 1u, 0};
     for (unsigned v = 0; v < info.out_vectors; v++)
         cost->out_bits += (uint64_t)gate->count * info.out[v].rows * info.out[v].bits;
     for (unsigned i = 0; i < info.items; i++)

@@ -4,8 +4,7 @@
 
 #include "ir/graph.h"
 
-/* Exchange two values' names so that a graph output keeps the name its user knows. */
-static void swap_names(ir_graph *g, ir_value *a, ir_value *b)
+void ir_swap_names(ir_graph *g, ir_value *a, ir_value *b)
 {
     const char *name = a->name;
     a->name = b->name;
@@ -31,7 +30,7 @@ void ir_replace_uses(ir_graph *g, ir_value *old, ir_value *replacement)
             continue;
         g->outputs.data[i] = replacement;
         if (!renamed && !taken)
-            swap_names(g, old, replacement);
+            ir_swap_names(g, old, replacement);
         renamed = true;
     }
 }

@@ -44,7 +44,8 @@ static bool same_value(const ir_value *a, const ir_value *b, sbuf *why)
 static bool same_double(double a, double b)
 {
     /* By bits, so that -0 differs from 0; NaNs are one. */
-    return memcmp(&a, &b, sizeof a) == 0 || (a != a && b != b); /* NOLINT */
+    /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): -0 and 0 are not the same constant */
+    return memcmp(&a, &b, sizeof a) == 0 || (a != a && b != b);
 }
 
 static bool same_string(const ir_string *a, const ir_string *b)

@@ -180,6 +180,8 @@ static inline const ir_tensor *ir_value_known(const ir_value *v)
 
 /* Editing. */
 ir_value *ir_value_find(const ir_graph *g, const char *name);
+/* Exchanges two values' names, so that a graph output keeps the name its user knows. */
+void ir_swap_names(ir_graph *g, ir_value *a, ir_value *b);
 /* Every use of `old` (node inputs, graph outputs) becomes `replacement`. A graph output keeps its
  * public name: the names of the two values are swapped where needed. */
 void ir_replace_uses(ir_graph *g, ir_value *old, ir_value *replacement);

@@ -152,7 +152,7 @@ static tacit_status bind_ports(onnx_reader *r, onnx_scope *body, const function_
     }
     for (uint32_t i = 0; i < call->n_outputs; i++) {
         const char *name;
-        TRY(onnx_text(r, p->outputs.data[i], &name)); /* NOLINT */
+        TRY(onnx_text(r, p->outputs.data[i], &name));
         if (call->outputs[i] && !map_put(&body->promised, name, call->outputs[i]))
             return error_memory(r->err, "a function");
     }

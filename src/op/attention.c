@@ -44,7 +44,7 @@ static tacit_status read_sizes(const ir_node *node, const ir_shape *q, const ir_
     }
     s->batch = q->dims[0];
     s->past = past ? past->dims[2] : 0;
-    s->sk = s->past + s->new_keys; /* NOLINT */
+    s->sk = s->past + s->new_keys;
     if (!fits || k->dims[0] != s->batch || v->dims[0] != s->batch || s->kv_heads < 1 ||
         s->heads % s->kv_heads)
         return error_set(err, TACIT_ERR_SHAPE, "Q %s, K %s, V %s do not fit",

@@ -40,6 +40,11 @@ tacit_status op_attention_run(op_eval *c, const op_attention *a);
  * must broadcast to `target`, except that its last axis may be shorter: those keys are masked. */
 tacit_status op_attention_mask(op_eval *c, const ir_tensor *mask, const int64_t target[4],
                                op_attention *a);
+/* Whether tacit.Attention and tacit.CachedAttention write [B, S, H, D]. */
+bool op_attention_bshd(const ir_node *node);
+/* What these two nodes ask for: Q is input 0, K and V are the inputs `k` and `v`, all [B, H, S, D];
+ * scale, softcap, causality and window as the attributes say, a scratch for the output. */
+tacit_status op_attention_of(op_eval *c, uint32_t k, uint32_t v, op_attention *a);
 /* Strides of a dense [B, H, S, D] and of a dense [B, S, H·D]. */
 op_heads op_heads_bhsd(double *data, int64_t heads, int64_t positions, int64_t d);
 op_heads op_heads_bshd(double *data, int64_t heads, int64_t positions, int64_t d);

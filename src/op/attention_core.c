@@ -16,6 +16,39 @@ op_heads op_heads_bshd(double *data, int64_t heads, int64_t positions, int64_t d
     return (op_heads){data, heads * positions * d, d, heads * d};
 }
 
+bool op_attention_bshd(const ir_node *node)
+{
+    return strcmp(ir_attr_string(node, "out_layout", "bhsd"), "bshd") == 0;
+}
+
+tacit_status op_attention_of(op_eval *c, uint32_t k, uint32_t v, op_attention *a)
+{
+    const int64_t *q = op_in(c, 0)->shape.dims, *keys = op_in(c, k)->shape.dims;
+    int64_t dv = op_in(c, v)->shape.dims[3];
+    double *qs, *ks, *vs, *y;
+    TRY(op_input_f64(c, 0, &qs));
+    TRY(op_input_f64(c, k, &ks));
+    TRY(op_input_f64(c, v, &vs));
+    TRY(op_scratch_f64(c, q[0] * q[1] * q[2] * dv, &y));
+    *a = (op_attention){.batch = q[0],
+                        .heads = q[1],
+                        .kv_heads = keys[1],
+                        .sq = q[2],
+                        .sk = keys[2],
+                        .d = q[3],
+                        .dv = dv,
+                        .q = op_heads_bhsd(qs, q[1], q[2], q[3]),
+                        .k = op_heads_bhsd(ks, keys[1], keys[2], q[3]),
+                        .v = op_heads_bhsd(vs, keys[1], keys[2], dv),
+                        .y = op_attention_bshd(c->node) ? op_heads_bshd(y, q[1], q[2], dv)
+                                                        : op_heads_bhsd(y, q[1], q[2], dv),
+                        .scale = ir_attr_float(c->node, "scale", 1),
+                        .softcap = ir_attr_float(c->node, "softcap", 0),
+                        .causal = ir_attr_int(c->node, "causal", 0) != 0,
+                        .window = ir_attr_int(c->node, "window", 0)};
+    return TACIT_OK;
+}
+
 static double *head_row(const op_heads *h, int64_t b, int64_t head, int64_t position)
 {
     return h->data + b * h->batch + head * h->head + position * h->position;

@@ -2,16 +2,12 @@
  * tacit.CachedAttention(Q, K, V [B,H,S,D], cache_k, cache_v [B,H,capacity,D], length): K and V are
  * appended to the caches, in place, behind the `length` positions they hold; Q attends to all
  * length + S of them. Made by compiling with a cache; the caches are memory of the session. */
+
 #include <string.h>
 
 #include "op/attention.h"
 #include "op/lowerings.h"
 #include "op/values.h"
-
-static bool out_bshd(const ir_node *node)
-{
-    return strcmp(ir_attr_string(node, "out_layout", "bhsd"), "bshd") == 0;
-}
 
 static tacit_status cached_infer(op_infer *c)
 {
@@ -29,7 +25,7 @@ static tacit_status cached_infer(op_infer *c)
         c->in[3]->shape.dims[2] != c->in[4]->shape.dims[2] || c->in[5]->dtype != TACIT_I64 ||
         ir_shape_size(&c->in[5]->shape) != 1)
         return error_set(c->err, TACIT_ERR_SHAPE, "keys, values, caches or length do not fit");
-    bool bshd = out_bshd(c->node);
+    bool bshd = op_attention_bshd(c->node);
     op_set_out_dims(c, 0, c->in[0]->dtype, 4,
                     (int64_t[]){q->dims[0], q->dims[bshd ? 2 : 1], q->dims[bshd ? 1 : 2], v[3]});
     return TACIT_OK;
@@ -49,36 +45,18 @@ static void append(const ir_tensor *rows, const ir_tensor *cache, int64_t length
 static tacit_status cached_eval(op_eval *c)
 {
     const int64_t *q = op_in(c, 0)->shape.dims, *k = op_in(c, 3)->shape.dims;
-    int64_t dv = op_in(c, 4)->shape.dims[3], length = *(const int64_t *)op_in(c, 5)->data;
-    double *qv, *kv, *vv, *y;
+    int64_t length = *(const int64_t *)op_in(c, 5)->data;
+    op_attention a;
     if (length < 0 || length > k[2] - q[2])
         return error_set(c->err, TACIT_ERR_VALUE, "a cache of %lld holds %lld: no room for %lld",
                          (long long)k[2], (long long)length, (long long)q[2]);
     append(op_in(c, 1), op_in(c, 3), length);
     append(op_in(c, 2), op_in(c, 4), length);
-    TRY(op_input_f64(c, 0, &qv));
-    TRY(op_input_f64(c, 3, &kv));
-    TRY(op_input_f64(c, 4, &vv));
-    TRY(op_scratch_f64(c, q[0] * q[1] * q[2] * dv, &y));
-    op_attention a = {.batch = q[0],
-                      .heads = q[1],
-                      .kv_heads = k[1],
-                      .sq = q[2],
-                      .sk = length + q[2],
-                      .d = q[3],
-                      .dv = dv,
-                      .q = op_heads_bhsd(qv, q[1], q[2], q[3]),
-                      .k = op_heads_bhsd(kv, k[1], k[2], q[3]),
-                      .v = op_heads_bhsd(vv, k[1], k[2], dv),
-                      .y = out_bshd(c->node) ? op_heads_bshd(y, q[1], q[2], dv)
-                                             : op_heads_bhsd(y, q[1], q[2], dv),
-                      .scale = ir_attr_float(c->node, "scale", 1),
-                      .softcap = ir_attr_float(c->node, "softcap", 0),
-                      .causal = ir_attr_int(c->node, "causal", 0) != 0,
-                      .offset = length,
-                      .window = ir_attr_int(c->node, "window", 0)};
+    TRY(op_attention_of(c, 3, 4, &a));
+    a.sk = length + q[2];
+    a.offset = length;
     TRY(op_attention_run(c, &a));
-    op_output_f64(c, 0, y);
+    op_output_f64(c, 0, a.y.data);
     return TACIT_OK;
 }
 

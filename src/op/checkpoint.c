@@ -6,21 +6,9 @@
  * tacit Later(x, after…): x, for readers that must not run before `after` is there. Neither merged
  * with x by the passes nor moved: that is what keeps the second computation apart from the first.
  */
-#include <string.h>
 
 #include "op/lowerings.h"
 #include "op/vjp.h"
-
-static bool first_alias(const ir_node *node, uint32_t in, const op_operand *source, uint32_t out,
-                        op_view *view)
-{
-    (void)node;
-    if (in != 0 || out != 0)
-        return false;
-    view->offset = 0;
-    memcpy(view->strides, source->strides, sizeof view->strides);
-    return true;
-}
 
 /* What is only waited for may lie anyhow. */
 static bool first_accepts(const ir_node *node, uint32_t in, const op_operand *view)
@@ -63,7 +51,7 @@ const op_def op_rows_checkpoint[] = {
      .max_out = 1,
      .infer = op_infer_same,
      .eval = first_eval,
-     .alias = first_alias,
+     .alias = op_alias_first,
      .decompose = to_identity,
      .vjp = op_vjp_identity,
      .batch = first_batch},
@@ -75,7 +63,7 @@ const op_def op_rows_checkpoint[] = {
      .max_out = 1,
      .infer = op_infer_same,
      .eval = first_eval,
-     .alias = first_alias,
+     .alias = op_alias_first,
      .lower = op_lower_view,
      .accepts = first_accepts,
      .decompose = to_identity,

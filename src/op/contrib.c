@@ -162,7 +162,7 @@ static tacit_status skip_norm_eval(op_eval *c)
     op_loop_begin(&l, s);
     op_loop_broadcast(&l, &op_in(c, 1)->shape);
     for (; !op_loop_done(&l); op_loop_next(&l))
-        x[l.linear] += skip[l.at[0]] + (bias ? bias[l.linear % n] : 0); /* NOLINT */
+        x[l.linear] += skip[l.at[0]] + (bias ? bias[l.linear % n] : 0);
     op_output_f64(c, 3, x);
     for (int64_t r = 0; r < rows; r++)
         norm_row(x + r * n, n, rms, epsilon, gamma, beta, &mean[r], &inverse[r]);

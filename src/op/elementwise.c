@@ -232,8 +232,8 @@ tacit_status op_eval_fold(op_eval *c, const op_binary_rule *rule, double divisor
                 fold_i64(rule, t, at, step, r.n, n);
         }
         for (int64_t i = 0; divisor != 1 && i < r.n; i++) {
-            f[i] = real ? f[i] / divisor : 0;          /* NOLINT */
-            n[i] = real ? 0 : n[i] / (int64_t)divisor; /* NOLINT */
+            f[i] = real ? f[i] / divisor : 0;
+            n[i] = real ? 0 : n[i] / (int64_t)divisor;
         }
         if (real)
             op_strip_store_f64(y->dtype, y->data, r.base, r.n, f);

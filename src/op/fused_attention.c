@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Tacit's own fused Attention and Norm. */
 #include <math.h>
-#include <string.h>
 
 #include "op/attention.h"
 #include "op/build.h"
@@ -9,11 +8,6 @@
 #include "op/values.h"
 
 /* --- Attention(Q, K, V, mask?): [B,H,S,D] ----------------------------------------------------- */
-
-static bool out_bshd(const ir_node *node)
-{
-    return strcmp(ir_attr_string(node, "out_layout", "bhsd"), "bshd") == 0;
-}
 
 static tacit_status attention_infer(op_infer *c)
 {
@@ -37,7 +31,7 @@ static tacit_status attention_infer(op_infer *c)
             return error_set(c->err, TACIT_ERR_SHAPE, "mask %s does not broadcast to %s",
                              ir_shape_text(&mask->shape, text[0]), ir_shape_text(&all, text[1]));
     }
-    bool bshd = out_bshd(c->node);
+    bool bshd = op_attention_bshd(c->node);
     op_set_out_dims(
         c, 0, c->in[0]->dtype, 4,
         (int64_t[]){q->dims[0], q->dims[bshd ? 2 : 1], q->dims[bshd ? 1 : 2], v->dims[3]});
@@ -47,32 +41,12 @@ static tacit_status attention_infer(op_infer *c)
 static tacit_status attention_eval(op_eval *c)
 {
     const int64_t *q = op_in(c, 0)->shape.dims, *k = op_in(c, 1)->shape.dims;
-    int64_t dv = op_in(c, 2)->shape.dims[3];
-    double *qv, *kv, *vv, *y;
-    TRY(op_input_f64(c, 0, &qv));
-    TRY(op_input_f64(c, 1, &kv));
-    TRY(op_input_f64(c, 2, &vv));
-    TRY(op_scratch_f64(c, q[0] * q[1] * q[2] * dv, &y));
-    op_attention a = {.batch = q[0],
-                      .heads = q[1],
-                      .kv_heads = k[1],
-                      .sq = q[2],
-                      .sk = k[2],
-                      .d = q[3],
-                      .dv = dv,
-                      .q = op_heads_bhsd(qv, q[1], q[2], q[3]),
-                      .k = op_heads_bhsd(kv, k[1], k[2], q[3]),
-                      .v = op_heads_bhsd(vv, k[1], k[2], dv),
-                      .y = out_bshd(c->node) ? op_heads_bshd(y, q[1], q[2], dv)
-                                             : op_heads_bhsd(y, q[1], q[2], dv),
-                      .scale = ir_attr_float(c->node, "scale", 1),
-                      .softcap = ir_attr_float(c->node, "softcap", 0),
-                      .causal = ir_attr_int(c->node, "causal", 0) != 0,
-                      .offset = ir_attr_int(c->node, "causal_offset", 0),
-                      .window = ir_attr_int(c->node, "window", 0)};
+    op_attention a;
+    TRY(op_attention_of(c, 1, 2, &a));
+    a.offset = ir_attr_int(c->node, "causal_offset", 0);
     TRY(op_attention_mask(c, op_in(c, 3), (int64_t[]){q[0], q[1], q[2], k[2]}, &a));
     TRY(op_attention_run(c, &a));
-    op_output_f64(c, 0, y);
+    op_output_f64(c, 0, a.y.data);
     return TACIT_OK;
 }
 
@@ -126,7 +100,7 @@ static tacit_status attention_decompose(ir_graph *g, ir_node *node, tacit_error 
     if (ir_attr_int(node, "causal", 0) || ir_attr_int(node, "window", 0) > 0)
         s = op_build2(g, "Add", s, hidden_bias(g, node, dtype, sq, sk));
     ir_value *y = op_build2(g, "MatMul", op_build1(g, "Softmax", s), repeat_heads(g, v, heads));
-    if (out_bshd(node))
+    if (op_attention_bshd(node))
         y = op_build_transpose(g, y, 4, bshd);
     TRY(op_build_finish(g, node, 0, y, err));
     ir_node_kill(node);

@@ -4,6 +4,7 @@
 
 #include "cpu/attention.h"
 #include "cpu/gemm.h"
+#include "op/attention.h"
 #include "op/lowerings.h"
 
 static bool kernel_fits(const ir_node *node)
@@ -34,7 +35,7 @@ static void set_shape(const op_lower *c, cpu_attention_args *a)
         a->k_stride[i] = c->in[1].strides[i];
         a->v_stride[i] = c->in[2].strides[i];
     }
-    bool bshd = strcmp(ir_attr_string(c->node, "out_layout", "bhsd"), "bshd") == 0;
+    bool bshd = op_attention_bshd(c->node);
     a->out_stride[0] = a->heads * a->queries * a->v_depth;
     a->out_stride[1] = bshd ? a->v_depth : a->queries * a->v_depth;
     a->out_stride[2] = bshd ? a->heads * a->v_depth : a->v_depth;

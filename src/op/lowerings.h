@@ -38,6 +38,7 @@ tacit_status op_lower_quantize(op_lower *c);
 tacit_status op_lower_dequantize(op_lower *c);
 
 /* lower_move.c */
+op_alias_fn op_alias_first;              /* output 0 is input 0 */
 tacit_status op_lower_view(op_lower *c); /* any row with an alias rule: copies the view */
 bool op_accepts_view(const ir_node *node, uint32_t in, const op_operand *view);
 tacit_status op_lower_concat(op_lower *c);

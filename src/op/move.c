@@ -299,8 +299,8 @@ static tacit_status size_eval(op_eval *c)
     return TACIT_OK;
 }
 
-static bool identity_alias(const ir_node *node, uint32_t in, const op_operand *source, uint32_t out,
-                           op_view *view)
+bool op_alias_first(const ir_node *node, uint32_t in, const op_operand *source, uint32_t out,
+                    op_view *view)
 {
     (void)node;
     if (in != 0 || out != 0)
@@ -326,7 +326,7 @@ const op_def op_rows_move[] = {
      .flags = OP_ANY_KIND,
      .infer = identity_infer,
      .eval = copy_eval,
-     .alias = identity_alias,
+     .alias = op_alias_first,
      .lower = op_lower_view,
      .accepts = op_accepts_view,
      .vjp = op_vjp_identity},

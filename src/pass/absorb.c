@@ -23,7 +23,7 @@ static bool absorb_factor(const pass_edit *e, ir_value **x, bool weights_only, d
 {
     double c;
     ir_value *inner;
-    ir_node *n = (*x)->producer; /* NOLINT */
+    ir_node *n = (*x)->producer;
     if ((*x)->type.dtype != TACIT_F32 && (*x)->type.dtype != TACIT_F64)
         return false;
     bool times = pass_with_scalar(e, n, PASS_MUL, &inner, &c);
@@ -89,25 +89,24 @@ static tacit_status absorb(pass_edit *e, ir_node *n, bool weights_only)
     return pass_fuse(e, &f);
 }
 
-static tacit_status absorb_all(pass_context *c, bool weights_only)
+static tacit_status absorb_known(pass_edit *e, ir_node *n)
 {
-    pass_edit e;
-    TRY(pass_edit_begin(&e, c));
-    if (!pass_has(&e, PASS_T_MATMUL))
-        return TACIT_OK;
-    for (uint32_t i = 0, n = c->graph->nodes.count; i < n; i++)
-        TRY(absorb(&e, c->graph->nodes.data[i], weights_only));
-    return TACIT_OK;
+    return absorb(e, n, true);
+}
+
+static tacit_status absorb_any(pass_edit *e, ir_node *n)
+{
+    return absorb(e, n, false);
 }
 
 tacit_status pass_absorb_transpose(pass_context *c)
 {
-    return absorb_all(c, true);
+    return pass_each(c, PASS_T_MATMUL, absorb_known);
 }
 
 tacit_status pass_absorb_scale(pass_context *c)
 {
-    return absorb_all(c, false);
+    return pass_each(c, PASS_T_MATMUL, absorb_any);
 }
 
 /* --- Gemm ------------------------------------------------------------------------------------- */
@@ -176,11 +175,5 @@ static tacit_status rewrite_gemm(pass_edit *e, ir_node *n)
 
 tacit_status pass_rewrite_gemm(pass_context *c)
 {
-    pass_edit e;
-    TRY(pass_edit_begin(&e, c));
-    if (!pass_has(&e, PASS_T_MATMUL))
-        return TACIT_OK;
-    for (uint32_t i = 0, n = c->graph->nodes.count; i < n; i++)
-        TRY(rewrite_gemm(&e, c->graph->nodes.data[i]));
-    return TACIT_OK;
+    return pass_each(c, PASS_T_MATMUL, rewrite_gemm);
 }

@@ -106,22 +106,23 @@ void pass_kill(pass_edit *e, ir_node *n)
     ir_node_kill(n);
 }
 
+tacit_status pass_each(pass_context *c, pass_op made, pass_visit_fn *visit)
+{
+    pass_edit e;
+    TRY(pass_edit_begin(&e, c));
+    if (!pass_has(&e, made))
+        return TACIT_OK;
+    for (uint32_t i = 0, n = c->graph->nodes.count; i < n; i++)
+        TRY(visit(&e, c->graph->nodes.data[i]));
+    return TACIT_OK;
+}
+
 bool pass_replaceable(const pass_edit *e, const ir_value *old, const ir_value *replacement)
 {
     if (old == replacement)
         return false;
     return !pass_is_output(e, old) ||
            (replacement->producer && !replacement->is_input && !pass_is_output(e, replacement));
-}
-
-static void swap_names(ir_graph *g, ir_value *a, ir_value *b)
-{
-    const char *name = a->name;
-    a->name = b->name;
-    b->name = name;
-    /* Both keys exist already, so these cannot run out of memory. */
-    (void)map_put(&g->value_names, a->name, a);
-    (void)map_put(&g->value_names, b->name, b);
 }
 
 void pass_replace(pass_edit *e, ir_value *old, ir_value *replacement)
@@ -142,7 +143,7 @@ void pass_replace(pass_edit *e, ir_value *old, ir_value *replacement)
     e->head.data[old->id] = PASS_NONE;
     e->count.data[old->id] = 0;
     if (was_output)
-        swap_names(e->g, old, replacement);
+        ir_swap_names(e->g, old, replacement);
 }
 
 static void keep_copies(ir_graph *g, ir_attr *a)

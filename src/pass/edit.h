@@ -135,6 +135,11 @@ typedef struct pass_edit {
 /* Builds the use lists; they stay right as long as edits go through the functions below. */
 tacit_status pass_edit_begin(pass_edit *e, pass_context *c);
 
+typedef tacit_status pass_visit_fn(pass_edit *e, ir_node *n);
+/* Visits the nodes the graph had at the start, if the op table has `made`, the op the pass makes.
+ */
+tacit_status pass_each(pass_context *c, pass_op made, pass_visit_fn *visit);
+
 /* --- looking ---------------------------------------------------------------------------------- */
 static inline bool pass_is(const pass_edit *e, const ir_node *n, pass_op op)
 {

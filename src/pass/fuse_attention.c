@@ -51,10 +51,8 @@ static tacit_status transpose(pass_edit *e, const char *name, ir_value *x, const
                               ir_value **out)
 {
     tacit_status status = TACIT_OK;
-    ir_attr a = {.name = "perm",
-                 .kind = IR_ATTR_INTS,
-                 .count = (uint32_t)x->type.shape.rank,
-                 .ints = perm}; /* NOLINT */
+    ir_attr a = {
+        .name = "perm", .kind = IR_ATTR_INTS, .count = (uint32_t)x->type.shape.rank, .ints = perm};
     ir_node *n = pass_node(e, PASS_TRANSPOSE, name, 1, &x, 1, &a, &status);
     *out = n ? n->outputs[0] : NULL;
     return status;
@@ -539,18 +537,13 @@ static tacit_status fuse_onnx(pass_edit *e, ir_node *n)
     return write_attention(e, &a);
 }
 
+static tacit_status fuse_any(pass_edit *e, ir_node *n)
+{
+    return pass_is(e, n, PASS_ATTENTION) && plain_onnx_attention(n) ? fuse_onnx(e, n)
+                                                                    : fuse_products(e, n);
+}
+
 tacit_status pass_fuse_attention(pass_context *c)
 {
-    pass_edit e;
-    TRY(pass_edit_begin(&e, c));
-    if (!pass_has(&e, PASS_T_ATTENTION))
-        return TACIT_OK;
-    for (uint32_t i = 0, n = c->graph->nodes.count; i < n; i++) {
-        ir_node *node = c->graph->nodes.data[i];
-        if (pass_is(&e, node, PASS_ATTENTION) && plain_onnx_attention(node))
-            TRY(fuse_onnx(&e, node));
-        else
-            TRY(fuse_products(&e, node));
-    }
-    return TACIT_OK;
+    return pass_each(c, PASS_T_ATTENTION, fuse_any);
 }

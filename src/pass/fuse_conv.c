@@ -188,11 +188,5 @@ static tacit_status fuse(pass_edit *e, ir_node *n)
 
 tacit_status pass_fuse_conv(pass_context *c)
 {
-    pass_edit e;
-    TRY(pass_edit_begin(&e, c));
-    if (!pass_has(&e, PASS_T_CONV))
-        return TACIT_OK;
-    for (uint32_t i = 0, n = c->graph->nodes.count; i < n; i++)
-        TRY(fuse(&e, c->graph->nodes.data[i]));
-    return TACIT_OK;
+    return pass_each(c, PASS_T_CONV, fuse);
 }

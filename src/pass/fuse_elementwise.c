@@ -211,7 +211,8 @@ typedef struct writer {
 static int64_t constant(writer *w, double x)
 {
     for (uint32_t i = 0; i < w->n_constants; i++)
-        if (memcmp(&w->constants[i], &x, sizeof x) == 0) /* NOLINT */
+        /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): -0 is another constant than 0 */
+        if (memcmp(&w->constants[i], &x, sizeof x) == 0)
             return OP_ELEMENTWISE_CONSTANT + i;
     if (w->n_constants == OP_ELEMENTWISE_CONSTANTS)
         return -1;
@@ -233,7 +234,7 @@ static int64_t operand(writer *w, const ir_value *v)
     double x;
     uint32_t inside = index_of(w->s, v->producer);
     if (inside != PASS_NONE) {
-        int64_t r = w->reg[inside]; /* NOLINT */
+        int64_t r = w->reg[inside]; /* NOLINT(bugprone-signed-char-misuse): a small number */
         if (--w->readers[inside] == 0)
             w->busy &= ~(1u << r);
         return r;

@@ -64,11 +64,5 @@ static tacit_status fuse_any(pass_edit *e, ir_node *n)
 
 tacit_status pass_fuse_matmul(pass_context *c)
 {
-    pass_edit e;
-    TRY(pass_edit_begin(&e, c));
-    if (!pass_has(&e, PASS_T_MATMUL))
-        return TACIT_OK;
-    for (uint32_t i = 0, n = c->graph->nodes.count; i < n; i++)
-        TRY(fuse_any(&e, c->graph->nodes.data[i]));
-    return TACIT_OK;
+    return pass_each(c, PASS_T_MATMUL, fuse_any);
 }

@@ -107,15 +107,12 @@ static tacit_status from_qdq(pass_edit *e, ir_node *n)
     return pass_fuse(e, &f);
 }
 
+static tacit_status rewrite(pass_edit *e, ir_node *n)
+{
+    return pass_is(e, n, PASS_MATMUL_INTEGER) ? from_integer(e, n) : from_qdq(e, n);
+}
+
 tacit_status pass_int_matmul(pass_context *c)
 {
-    pass_edit e;
-    TRY(pass_edit_begin(&e, c));
-    if (!pass_has(&e, PASS_T_INT_MATMUL))
-        return TACIT_OK;
-    for (uint32_t i = 0, n = c->graph->nodes.count; i < n; i++) {
-        ir_node *node = c->graph->nodes.data[i];
-        TRY(pass_is(&e, node, PASS_MATMUL_INTEGER) ? from_integer(&e, node) : from_qdq(&e, node));
-    }
-    return TACIT_OK;
+    return pass_each(c, PASS_T_INT_MATMUL, rewrite);
 }

@@ -102,15 +102,12 @@ static tacit_status from_product(pass_edit *e, ir_node *n)
     return pass_fuse(e, &f);
 }
 
+static tacit_status rewrite(pass_edit *e, ir_node *n)
+{
+    return pass_is(e, n, PASS_MATMUL_NBITS) ? from_nbits(e, n) : from_product(e, n);
+}
+
 tacit_status pass_narrow_weights(pass_context *c)
 {
-    pass_edit e;
-    TRY(pass_edit_begin(&e, c));
-    if (!pass_has(&e, PASS_T_DEQUANT_MATMUL))
-        return TACIT_OK;
-    for (uint32_t i = 0, n = c->graph->nodes.count; i < n; i++) {
-        ir_node *node = c->graph->nodes.data[i];
-        TRY(pass_is(&e, node, PASS_MATMUL_NBITS) ? from_nbits(&e, node) : from_product(&e, node));
-    }
-    return TACIT_OK;
+    return pass_each(c, PASS_T_DEQUANT_MATMUL, rewrite);
 }

@@ -2,6 +2,7 @@
  * Activations by name, normalisation, softmax, attention, rotary positions. */
 #include <math.h>
 
+#include "op/attention.h"
 #include "secure/rules.h"
 
 tacit_status rule_unary(op_secure *c)
@@ -468,7 +469,7 @@ tacit_status rule_attention(op_secure *c)
     }
     sec_softmax soft = sb_softmax(b, &s, rows, offset);
     sec_tensor o = mix(b, &h, &soft, pair, count, rows, &v);
-    if (strcmp(ir_attr_string(node, "out_layout", "bhsd"), "bshd") == 0) {
+    if (op_attention_bshd(node)) {
         size_t n = (size_t)ir_shape_size(&o.shape);
         int32_t *index = sb_alloc(b, n, 4);
         for (size_t i = 0; index && i < n; i++) {
