@@ -8,60 +8,63 @@ bool cpu_cast_knows(cpu_number from, cpu_number to)
 }
 
 /* In C a conversion between integers wraps, as the evaluator's does. */
-#define LOOP(from_type, to_type, value)                                                            \
+#define LOOP(to_type, value)                                                                       \
     {                                                                                              \
-        const from_type *x = (const from_type *)a->x;                                              \
         to_type *y = (to_type *)a->y;                                                              \
         for (int64_t i = first; i < last; i++)                                                     \
             y[i] = (to_type)(value);                                                               \
         break;                                                                                     \
     }
-#define INTEGERS(from_type)                                                                        \
-    case CPU_I8:                                                                                   \
-        LOOP(from_type, int8_t, x[i])                                                              \
-    case CPU_U8:                                                                                   \
-        LOOP(from_type, uint8_t, x[i])                                                             \
-    case CPU_I32:                                                                                  \
-        LOOP(from_type, int32_t, x[i])                                                             \
-    case CPU_I64:                                                                                  \
-        LOOP(from_type, int64_t, x[i])
-#define OTHERS(from_type)                                                                          \
+#define CASE(id, type)                                                                             \
+    case CPU_##id:                                                                                 \
+        LOOP(type, x[i])
+/* Spelt out: the lists of number.h cannot be walked inside themselves. */
+#define TO_INTEGERS                                                                                \
+    CASE(I8, int8_t)                                                                               \
+    CASE(I16, int16_t)                                                                             \
+    CASE(I32, int32_t)                                                                             \
+    CASE(I64, int64_t)                                                                             \
+    CASE(U8, uint8_t)                                                                              \
+    CASE(U16, uint16_t)                                                                            \
+    CASE(U32, uint32_t)                                                                            \
+    CASE(U64, uint64_t)
+#define TO_OTHERS                                                                                  \
+    CASE(F32, float)                                                                               \
+    CASE(F64, double)                                                                              \
     case CPU_BOOL:                                                                                 \
-        LOOP(from_type, uint8_t, x[i] != 0)                                                        \
-    case CPU_F32:                                                                                  \
-        LOOP(from_type, float, x[i])                                                               \
-    case CPU_F64:                                                                                  \
-        LOOP(from_type, double, x[i])
-#define WHOLE(name, from_type)                                                                     \
-    static void name(const cpu_cast_args *a, int64_t first, int64_t last)                          \
+        LOOP(uint8_t, x[i] != 0)
+#define FROM_INTEGER(id, type)                                                                     \
+    static void from_##id(const cpu_cast_args *a, int64_t first, int64_t last)                     \
     {                                                                                              \
+        const type *x = (const type *)a->x;                                                        \
         switch (a->to) {                                                                           \
-            INTEGERS(from_type)                                                                    \
-            OTHERS(from_type)                                                                      \
+            TO_INTEGERS                                                                            \
+            TO_OTHERS                                                                              \
+        default:                                                                                   \
+            break;                                                                                 \
         }                                                                                          \
     }
-#define REAL(name, from_type)                                                                      \
-    static void name(const cpu_cast_args *a, int64_t first, int64_t last)                          \
+#define FROM_REAL(id, type)                                                                        \
+    static void from_##id(const cpu_cast_args *a, int64_t first, int64_t last)                     \
     {                                                                                              \
+        const type *x = (const type *)a->x;                                                        \
         switch (a->to) {                                                                           \
-            OTHERS(from_type)                                                                      \
+            TO_OTHERS                                                                              \
         default:                                                                                   \
             break;                                                                                 \
         }                                                                                          \
     }
 
-WHOLE(from_i8, int8_t)
-WHOLE(from_u8, uint8_t)
-WHOLE(from_i32, int32_t)
-WHOLE(from_i64, int64_t)
-REAL(from_f32, float)
-REAL(from_f64, double)
+CPU_INTEGERS(FROM_INTEGER)
+CPU_REALS(FROM_REAL)
 
 void cpu_cast(const void *args, uint32_t begin, uint32_t end)
 {
-    static void (*const by_source[])(const cpu_cast_args *, int64_t, int64_t) = {
-        [CPU_I8] = from_i8,   [CPU_U8] = from_u8,   [CPU_I32] = from_i32, [CPU_I64] = from_i64,
-        [CPU_BOOL] = from_u8, [CPU_F32] = from_f32, [CPU_F64] = from_f64};
+    static void (*const by_source[CPU_NUMBERS])(const cpu_cast_args *, int64_t, int64_t) = {
+#define ROW(id, type) [CPU_##id] = from_##id,
+        CPU_INTEGERS(ROW) CPU_REALS(ROW)
+#undef ROW
+            [CPU_BOOL] = from_U8};
     const cpu_cast_args *a = args;
     int64_t last = end * a->tile < a->count ? end * a->tile : a->count;
     by_source[a->from](a, begin * a->tile, last);

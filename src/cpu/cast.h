@@ -7,16 +7,7 @@
 #include <stdbool.h>
 
 #include "cpu/kernel.h"
-
-typedef enum cpu_number {
-    CPU_I8,
-    CPU_U8,
-    CPU_I32,
-    CPU_I64,
-    CPU_BOOL,
-    CPU_F32,
-    CPU_F64,
-} cpu_number;
+#include "cpu/number.h"
 
 typedef struct cpu_cast_args {
     const void *x;

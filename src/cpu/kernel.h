@@ -18,6 +18,9 @@ enum { CPU_STACK_SCRATCH = 128 * 1024 };
  * executor looks after each thunk. The first report of a run is kept. */
 typedef struct cpu_fault {
     int32_t code; /* 0: none; else a cpu_fault_code */
+    int32_t
+        axis; /* of CPU_FAULT_INDEX: which axis, which entry of the indices, how many there are */
+    int64_t entry, limit;
     int64_t detail;
 } cpu_fault;
 
@@ -29,12 +32,26 @@ typedef enum cpu_fault_code {
     CPU_FAULT_EVAL,   /* an evaluator failed; the session holds its message */
 } cpu_fault_code;
 
-static inline void cpu_report(cpu_fault *fault, cpu_fault_code code, int64_t detail)
+/* True for the one report of a run that counts. */
+static inline int cpu_report(cpu_fault *fault, cpu_fault_code code, int64_t detail)
 {
     int32_t none = CPU_FAULT_NONE;
-    if (__atomic_compare_exchange_n(&fault->code, &none, (int32_t)code, 0, __ATOMIC_RELAXED,
-                                    __ATOMIC_RELAXED))
-        fault->detail = detail;
+    if (!__atomic_compare_exchange_n(&fault->code, &none, (int32_t)code, 0, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED))
+        return 0;
+    fault->detail = detail;
+    return 1;
+}
+
+/* indices[entry] is `index`, which is outside [-limit, limit) of `axis`. */
+static inline void cpu_report_index(cpu_fault *fault, int64_t index, int64_t entry, int64_t limit,
+                                    int32_t axis)
+{
+    if (cpu_report(fault, CPU_FAULT_INDEX, index)) {
+        fault->entry = entry;
+        fault->limit = limit;
+        fault->axis = axis;
+    }
 }
 
 #endif

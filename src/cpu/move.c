@@ -44,6 +44,8 @@ void cpu_copy(const void *args, uint32_t begin, uint32_t end)
     int64_t from_step = a->nd.strides[0][inner], to_step = a->nd.strides[1][inner];
     const char *from = a->from + a->from_at * a->size;
     char *to = a->to + a->to_at * a->size;
+    if (from == to) /* planned in place: it is there already */
+        return;
     cpu_nd_walk w;
     for (cpu_nd_start(&a->nd, &w, begin, end); cpu_nd_more(&w); cpu_nd_next(&a->nd, &w))
         copy_run(to + w.at[1] * a->size, to_step, from + w.at[0] * a->size, from_step, a->size,
@@ -65,29 +67,20 @@ void cpu_fill(const void *args, uint32_t begin, uint32_t end)
     }
 }
 
-static int64_t index_at(const cpu_gather_args *a, int64_t i)
+void cpu_trilu(const void *args, uint32_t begin, uint32_t end)
 {
-    return a->narrow ? ((const int32_t *)a->index)[i] : ((const int64_t *)a->index)[i];
-}
-
-void cpu_gather(const void *args, uint32_t begin, uint32_t end)
-{
-    const cpu_gather_args *a = args;
-    int64_t all = a->outer * a->indices;
-    int64_t first = begin * a->tile, last = end * a->tile < all ? end * a->tile : all;
-    int64_t o = first / a->indices, i = first % a->indices;
-    for (int64_t t = first; t < last; t++) {
-        char *to = a->to + t * a->inner;
-        int64_t given = index_at(a, i), at = given < 0 ? given + a->axis : given;
-        if (at < 0 || at >= a->axis) {
-            cpu_report(a->fault, CPU_FAULT_INDEX, given);
-            memset(to, 0, (size_t)a->inner);
-        } else {
-            memcpy(to, a->from + o * a->outer_step + at * a->axis_step, (size_t)a->inner);
-        }
-        if (++i == a->indices) {
-            i = 0;
-            o++;
-        }
+    const cpu_trilu_args *a = args;
+    int64_t all = a->count * a->rows, n = a->columns, size = a->size, k = a->k ? *a->k : 0;
+    int64_t last = end * a->tile < all ? end * a->tile : all;
+    k = k > n ? n : k < -a->rows - 1 ? -a->rows - 1 : k; /* sums must not overflow */
+    for (int64_t r = begin * a->tile; r < last; r++) {
+        int64_t at = r % a->rows + k + !a->upper; /* the first column of the second part */
+        at = at < 0 ? 0 : at > n ? n : at;
+        const char *from = a->from + r * n * size;
+        char *to = a->to + r * n * size;
+        memset(to + (a->upper ? 0 : at * size), 0, (size_t)((a->upper ? at : n - at) * size));
+        if (from != to)
+            memcpy(to + (a->upper ? at * size : 0), from + (a->upper ? at * size : 0),
+                   (size_t)((a->upper ? n - at : at) * size));
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Kernels that only move elements, by their size in bytes: copies between strided views, blocked
- * transposes, fills, gathers. */
+ * transposes, fills, triangles. */
 #ifndef CPU_MOVE_H
 #define CPU_MOVE_H
 
@@ -47,20 +47,17 @@ typedef struct cpu_fill_args {
 
 void cpu_fill(const void *args, uint32_t begin, uint32_t end);
 
-/* to[o][i][…] = from[o][index[i]][…]: `inner` bytes at a time. Negative indices count from the
- * end; one outside reports CPU_FAULT_INDEX and its row is left zero. */
-typedef struct cpu_gather_args {
+/* A triangle of matrices [count][rows][columns], zeros beside it: the columns from row + k on
+ * (upper) or up to it. k NULL: 0. Tile t: `tile` rows, over all matrices. */
+typedef struct cpu_trilu_args {
     const char *from;
-    const void *index; /* i64, or i32 when narrow */
     char *to;
-    cpu_fault *fault;
-    int64_t outer, axis, indices, inner;
-    int64_t outer_step; /* bytes between outer slices of `from` */
-    int64_t axis_step;  /* bytes between entries of the axis */
-    int64_t tile;       /* gathered entries of a tile, over outer × indices */
-    bool narrow;
-} cpu_gather_args;
+    const int64_t *k;
+    int64_t count, rows, columns, tile;
+    uint32_t size;
+    bool upper;
+} cpu_trilu_args;
 
-void cpu_gather(const void *args, uint32_t begin, uint32_t end);
+void cpu_trilu(const void *args, uint32_t begin, uint32_t end);
 
 #endif

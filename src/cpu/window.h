@@ -62,4 +62,21 @@ typedef struct cpu_pool_grad_args {
 
 CPU_DECLARE(cpu_pool_grad_f32);
 
+/* Windows that lie on the result: columns [planes][taps][positions] are added where their windows
+ * cover the image, which starts as the bias. A row of the image is made in `stride[1]` phases, so
+ * that every tap is one shifted addition. Tile t: `tile` rows of the image, over all planes. */
+enum { CPU_COL2IM_BUFFER = 16 * 1024 }; /* floats of a row with its phases */
+typedef struct cpu_col2im_args {
+    const float *columns, *bias; /* bias NULL: 0, else by plane % channels */
+    float *y;
+    int64_t planes, channels;
+    int64_t height, width; /* of the image */
+    int64_t across[2];     /* positions of windows */
+    int64_t kernel[2], stride[2], dilation[2], pad[2];
+    int64_t phase; /* floats of a phase */
+    int64_t tile;
+} cpu_col2im_args;
+
+CPU_DECLARE(cpu_col2im_f32);
+
 #endif

@@ -147,8 +147,8 @@ static tacit_status conv_integer_eval(op_eval *c)
 /* --- ConvTranspose: the windows lie on the output, the input gives their positions -------------
  */
 
-static tacit_status transpose_plan(const ir_node *node, const ir_shape *x, const ir_shape *w,
-                                   op_conv *p, tacit_error *err)
+tacit_status op_conv_transpose_plan(const ir_node *node, const ir_shape *x, const ir_shape *w,
+                                    op_conv *p, tacit_error *err)
 {
     char xt[IR_SHAPE_TEXT], wt[IR_SHAPE_TEXT];
     op_window *v = &p->w;
@@ -209,7 +209,7 @@ static tacit_status conv_transpose_infer(op_infer *c)
     op_conv p;
     TRY(op_need_float(c, 0));
     TRY(op_check_same_dtype(c));
-    TRY(transpose_plan(c->node, &c->in[0]->shape, &c->in[1]->shape, &p, c->err));
+    TRY(op_conv_transpose_plan(c->node, &c->in[0]->shape, &c->in[1]->shape, &p, c->err));
     TRY(op_need_shape(c, 2, 1, &p.m));
     op_set_out(c, 0, c->in[0]->dtype, &p.y);
     return TACIT_OK;
@@ -220,7 +220,7 @@ static tacit_status conv_transpose_eval(op_eval *c)
     op_conv p;
     double *x, *w, *bias, *y;
     int64_t *offsets;
-    TRY(transpose_plan(c->node, &op_in(c, 0)->shape, &op_in(c, 1)->shape, &p, c->err));
+    TRY(op_conv_transpose_plan(c->node, &op_in(c, 0)->shape, &op_in(c, 1)->shape, &p, c->err));
     TRY(op_input_f64(c, 0, &x));
     TRY(op_input_f64(c, 1, &w));
     TRY(op_input_f64(c, 2, &bias));
@@ -271,6 +271,7 @@ const op_def op_rows_conv[] = {
      .max_out = 1,
      .infer = conv_transpose_infer,
      .eval = conv_transpose_eval,
+     .lower = op_lower_conv_transpose,
      .vjp = op_vjp_conv_transpose,
      .batch = op_batch_samples},
     {0},

@@ -115,8 +115,8 @@ static tacit_status deform_eval(op_eval *c)
 
 /* --- Col2Im ----------------------------------------------------------------------------------- */
 
-static tacit_status col2im_window(const ir_node *node, const ir_shape *x, const ir_tensor *image,
-                                  const ir_tensor *block, op_window *w, tacit_error *err)
+tacit_status op_col2im_window(const ir_node *node, const ir_shape *x, const ir_tensor *image,
+                              const ir_tensor *block, op_window *w, tacit_error *err)
 {
     uint32_t n, n_block;
     memset(w, 0, sizeof *w);
@@ -157,7 +157,7 @@ static tacit_status col2im_infer(op_infer *c)
     for (int32_t i = 1; i < rank; i++)
         y.dims[i] = IR_DIM_UNKNOWN;
     if (image && block) {
-        TRY(col2im_window(c->node, x, image, block, &w, c->err));
+        TRY(op_col2im_window(c->node, x, image, block, &w, c->err));
         y.dims[1] = x->dims[1] / w.taps;
         memcpy(y.dims + 2, w.in, (size_t)w.rank * sizeof *y.dims);
     }
@@ -171,7 +171,7 @@ static tacit_status col2im_eval(op_eval *c)
     op_window w;
     double *x, *y;
     int64_t *offsets;
-    TRY(col2im_window(c->node, s, op_in(c, 1), op_in(c, 2), &w, c->err));
+    TRY(op_col2im_window(c->node, s, op_in(c, 1), op_in(c, 2), &w, c->err));
     int64_t planes = s->dims[0] * (s->dims[1] / w.taps);
     ir_shape out = {.rank = w.rank + 2, .dims = {s->dims[0], s->dims[1] / w.taps}};
     memcpy(out.dims + 2, w.in, (size_t)w.rank * sizeof *out.dims);
@@ -207,6 +207,7 @@ const op_def op_rows_conv_other[] = {
      .max_out = 1,
      .infer = col2im_infer,
      .eval = col2im_eval,
+     .lower = op_lower_col2im,
      .spell = op_spell_col2im},
     {0},
 };

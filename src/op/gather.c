@@ -148,8 +148,10 @@ static tacit_status gather_nd_eval(op_eval *c)
 const op_def op_rows_gather[] = {
     GATHER_ROW("Gather", gather_infer, gather_eval, op_lower_gather, .vjp = op_vjp_gather,
                .batch = op_batch_gather),
-    GATHER_ROW("GatherElements", gather_elements_infer, gather_elements_eval, NULL,
+    GATHER_ROW("GatherElements", gather_elements_infer, gather_elements_eval,
+               op_lower_gather_elements, .accepts = op_accepts_gather_elements,
                .vjp = op_vjp_gather_elements),
-    GATHER_ROW("GatherND", gather_nd_infer, gather_nd_eval, NULL, .vjp = op_vjp_gather_nd),
+    GATHER_ROW("GatherND", gather_nd_infer, gather_nd_eval, op_lower_gather_nd,
+               .vjp = op_vjp_gather_nd),
     {0},
 };

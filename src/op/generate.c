@@ -292,7 +292,9 @@ const op_def op_rows_generate[] = {
     GENERATE_ROW("ConstantOfShape", 1, 1, fill_infer, fill_eval, .flags = OP_NOT_DIFFERENTIABLE),
     GENERATE_ROW("Range", 3, 3, range_infer, range_eval),
     GENERATE_ROW("EyeLike", 1, 1, eye_infer, eye_eval, .flags = OP_NOT_DIFFERENTIABLE),
-    GENERATE_ROW("OneHot", 3, 3, one_hot_infer, one_hot_eval, .vjp = op_vjp_one_hot),
-    GENERATE_ROW("Trilu", 1, 2, trilu_infer, trilu_eval, .vjp = op_vjp_trilu),
+    GENERATE_ROW("OneHot", 3, 3, one_hot_infer, one_hot_eval, .lower = op_lower_one_hot,
+                 .vjp = op_vjp_one_hot),
+    GENERATE_ROW("Trilu", 1, 2, trilu_infer, trilu_eval, .lower = op_lower_trilu,
+                 .vjp = op_vjp_trilu),
     {0},
 };

@@ -4,14 +4,20 @@
 #include <math.h>
 #include <string.h>
 
+tacit_status op_index_refused(int64_t index, int64_t entry, int64_t n, int32_t axis,
+                              tacit_error *err)
+{
+    return error_set(err, TACIT_ERR_VALUE,
+                     "index %lld (entry %lld) is outside [-%lld, %lld) of axis %d",
+                     (long long)index, (long long)entry, (long long)n, (long long)n, axis);
+}
+
 tacit_status op_index_at(const ir_tensor *indices, int64_t i, int64_t n, int32_t axis, int64_t *out,
                          tacit_error *err)
 {
     int64_t k = ir_load_i64(indices->dtype, indices->data, i);
     if (k < -n || k >= n)
-        return error_set(err, TACIT_ERR_VALUE,
-                         "index %lld (entry %lld) is outside [-%lld, %lld) of axis %d",
-                         (long long)k, (long long)i, (long long)n, (long long)n, axis);
+        return op_index_refused(k, i, n, axis, err);
     *out = k < 0 ? k + n : k;
     return TACIT_OK;
 }

@@ -9,6 +9,10 @@
 tacit_status op_index_at(const ir_tensor *indices, int64_t i, int64_t n, int32_t axis, int64_t *out,
                          tacit_error *err);
 
+/* The error for indices[entry] = index, outside [-n, n) of the axis. */
+tacit_status op_index_refused(int64_t index, int64_t entry, int64_t n, int32_t axis,
+                              tacit_error *err);
+
 typedef enum op_combine_kind {
     OP_COMBINE_SET,
     OP_COMBINE_ADD,

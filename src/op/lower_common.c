@@ -29,6 +29,30 @@ uint64_t op_lower_bytes(const op_operand *o)
     return o->value && ir_type_bytes(&o->type, &bytes) ? bytes : 0;
 }
 
+uint32_t op_lower_element(tacit_dtype dtype)
+{
+    uint32_t bits = tacit_dtype_bits(dtype);
+    return dtype == TACIT_STRING || bits < 8 || bits > 128 ? 0 : bits / 8;
+}
+
+bool op_lower_number(tacit_dtype dtype, cpu_number *number)
+{
+    switch (dtype) {
+#define ROW(id, type)                                                                              \
+    case TACIT_##id:                                                                               \
+        *number = CPU_##id;                                                                        \
+        return true;
+        CPU_INTEGERS(ROW)
+        CPU_REALS(ROW)
+#undef ROW
+    case TACIT_BOOL:
+        *number = CPU_BOOL;
+        return true;
+    default:
+        return false;
+    }
+}
+
 bool op_accepts_any(const ir_node *node, uint32_t in, const op_operand *view)
 {
     (void)node, (void)in, (void)view;

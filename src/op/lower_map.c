@@ -221,8 +221,77 @@ typedef struct map_rule {
     uint8_t inputs;           /* taken from the node; parameters follow as constants */
     const char *parameter[2]; /* attributes */
     float fallback[2];
-    bool fold; /* any number of inputs, folded from the left */
+    bool fold;                              /* any number of inputs, folded from the left */
+    void (*plan)(op_lower *c, map_plan *m); /* a program of its own */
 } map_rule;
+
+static float attribute(const op_lower *c, const char *name, double fallback)
+{
+    return (float)ir_attr_float(c->node, name, fallback);
+}
+
+/* x·tanh(ln(1 + e^x)) */
+static void plan_mish(op_lower *c, map_plan *m)
+{
+    uint16_t x = add_input(c, m, 0);
+    add_step(m, CPU_STRIP_SOFTPLUS, 0, x, 0, 0);
+    add_step(m, CPU_STRIP_TANH, 0, 0, 0, 0);
+    add_step(m, CPU_STRIP_MUL, 0, 0, x, 0);
+}
+
+static void plan_selu(op_lower *c, map_plan *m)
+{
+    float alpha = attribute(c, "alpha", 1.67326319217681884765625);
+    float gamma = attribute(c, "gamma", 1.05070102214813232421875);
+    add_step(m, CPU_STRIP_ELU, 0, add_input(c, m, 0), add_constant(m, alpha), 0);
+    add_step(m, CPU_STRIP_MUL, 0, 0, add_constant(m, gamma), 0);
+}
+
+static void plan_threshold(op_lower *c, map_plan *m)
+{
+    uint16_t x = add_input(c, m, 0);
+    add_step(m, CPU_STRIP_GREATER, 0, x, add_constant(m, attribute(c, "alpha", 1)), 0);
+    add_step(m, CPU_STRIP_WHERE, 0, 0, x, add_constant(m, 0));
+}
+
+/* x + bias below −lambd, x − bias above lambd, else 0: but a NaN stays. */
+static void plan_shrink(op_lower *c, map_plan *m)
+{
+    float edge = attribute(c, "lambd", 0.5), bias = attribute(c, "bias", 0);
+    uint16_t x = add_input(c, m, 0);
+    add_step(m, CPU_STRIP_SUB, 0, x, x, 0); /* 0 or NaN; an infinity is outside the edges */
+    add_step(m, CPU_STRIP_GREATER, 1, x, add_constant(m, edge), 0);
+    add_step(m, CPU_STRIP_SUB, 2, x, add_constant(m, bias), 0);
+    add_step(m, CPU_STRIP_WHERE, 0, 1, 2, 0);
+    add_step(m, CPU_STRIP_LESS, 1, x, add_constant(m, -edge), 0);
+    add_step(m, CPU_STRIP_ADD, 2, x, add_constant(m, bias), 0);
+    add_step(m, CPU_STRIP_WHERE, 0, 1, 2, 0);
+}
+
+static void plan_tan(op_lower *c, map_plan *m)
+{
+    uint16_t x = add_input(c, m, 0);
+    add_step(m, CPU_STRIP_SIN, 0, x, 0, 0);
+    add_step(m, CPU_STRIP_COS, 1, x, 0, 0);
+    add_step(m, CPU_STRIP_DIV, 0, 0, 1, 0);
+}
+
+static void plan_is_nan(op_lower *c, map_plan *m)
+{
+    uint16_t x = add_input(c, m, 0);
+    add_step(m, CPU_STRIP_EQUAL, 0, x, x, 0);
+    add_step(m, CPU_STRIP_NOT, 0, 0, 0, 0);
+}
+
+static void plan_is_inf(op_lower *c, map_plan *m)
+{
+    bool low = ir_attr_int(c->node, "detect_negative", 1) != 0;
+    bool high = ir_attr_int(c->node, "detect_positive", 1) != 0;
+    uint16_t x = add_input(c, m, 0);
+    add_step(m, CPU_STRIP_EQUAL, 0, x, add_constant(m, low ? -INFINITY : NAN), 0);
+    add_step(m, CPU_STRIP_EQUAL, 1, x, add_constant(m, high ? INFINITY : NAN), 0);
+    add_step(m, CPU_STRIP_OR, 0, 0, 1, 0);
+}
 
 static const map_rule rules[] = {
     {.name = "Add", .op = CPU_STRIP_ADD, .inputs = 2},
@@ -284,6 +353,13 @@ static const map_rule rules[] = {
      .parameter = {"alpha"},
      .fallback = {1.0f}},
     {.name = "Gelu", .op = CPU_STRIP_GELU, .inputs = 1},
+    {.name = "Mish", .plan = plan_mish},
+    {.name = "Selu", .plan = plan_selu},
+    {.name = "ThresholdedRelu", .plan = plan_threshold},
+    {.name = "Shrink", .plan = plan_shrink},
+    {.name = "Tan", .plan = plan_tan},
+    {.name = "IsNaN", .plan = plan_is_nan},
+    {.name = "IsInf", .plan = plan_is_inf},
 };
 
 static const map_rule *find_rule(const ir_node *node)
@@ -318,7 +394,7 @@ static const map_rule *supported(const ir_node *node)
 bool op_accepts_map(const ir_node *node, uint32_t in, const op_operand *view)
 {
     (void)in, (void)view;
-    return supported(node) != NULL;
+    return supported(node) || op_plain_suits(node);
 }
 
 static void plan_fold(op_lower *c, map_plan *m, const map_rule *rule)
@@ -369,14 +445,16 @@ tacit_status op_lower_map(op_lower *c)
 {
     const map_rule *rule = supported(c->node);
     if (!rule)
-        return OP_LOWER_NO_KERNEL;
+        return op_lower_plain(c);
     map_plan m = {0};
     cpu_strip_op op = rule->op;
     if (op == CPU_STRIP_GELU && strcmp(ir_attr_string(c->node, "approximate", "none"), "tanh") == 0)
         op = CPU_STRIP_GELU_TANH;
     if (op == CPU_STRIP_COPY && c->out[0].type.dtype == TACIT_BOOL)
         op = CPU_STRIP_TRUTH;
-    if (op == CPU_STRIP_POW) {
+    if (rule->plan) {
+        rule->plan(c, &m);
+    } else if (op == CPU_STRIP_POW) {
         plan_pow(c, &m);
     } else if (op == CPU_STRIP_CLIP) {
         plan_clip(c, &m);

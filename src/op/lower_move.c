@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Ops that only move elements: views that could not stay views, Concat, Tile, Pad, Gather. */
+ * Ops that only move elements: views that could not stay views, Concat, Tile, Pad, Trilu. */
 #include <string.h>
 
 #include "cpu/cast.h"
 #include "cpu/move.h"
 #include "op/lowerings.h"
-
-/* Bytes of an element that can be moved alone; 0: packed types, strings. */
-static uint32_t element_size(tacit_dtype dtype)
-{
-    uint32_t bits = tacit_dtype_bits(dtype);
-    return dtype == TACIT_STRING || bits < 8 || bits > 128 ? 0 : bits / 8;
-}
 
 /* A copy between two views of the same shape. */
 typedef struct copy_plan {
@@ -106,12 +99,23 @@ static tacit_status emit_copy(op_lower *c, const copy_plan *p)
     return TACIT_OK;
 }
 
+tacit_status op_lower_copy_whole(op_lower *c, uint32_t input, uint32_t output)
+{
+    copy_plan p = {.input = input,
+                   .output = output,
+                   .shape = c->out[output].type.shape,
+                   .size = op_lower_element(c->out[output].type.dtype)};
+    memcpy(p.from, c->in[input].strides, sizeof p.from);
+    memcpy(p.to, c->out[output].strides, sizeof p.to);
+    return emit_copy(c, &p);
+}
+
 /* --- ops with an alias rule that must copy after all ------------------------------------------ */
 
 bool op_accepts_view(const ir_node *node, uint32_t in, const op_operand *view)
 {
     op_view v;
-    if (in != 0 || !node->op->alias || !element_size(view->type.dtype))
+    if (in != 0 || !node->op->alias || !op_lower_element(view->type.dtype))
         return false;
     for (uint32_t i = 0; i < node->n_outputs; i++)
         if (node->outputs[i] && !node->op->alias(node, 0, view, i, &v))
@@ -121,7 +125,7 @@ bool op_accepts_view(const ir_node *node, uint32_t in, const op_operand *view)
 
 tacit_status op_lower_view(op_lower *c)
 {
-    uint32_t size = element_size(c->in[0].type.dtype);
+    uint32_t size = op_lower_element(c->in[0].type.dtype);
     op_view view;
     if (!size || !c->node->op->alias)
         return OP_LOWER_NO_KERNEL;
@@ -146,7 +150,7 @@ tacit_status op_lower_view(op_lower *c)
 
 tacit_status op_lower_concat(op_lower *c)
 {
-    uint32_t size = element_size(c->out[0].type.dtype);
+    uint32_t size = op_lower_element(c->out[0].type.dtype);
     int32_t axis;
     int64_t at = 0;
     if (!size)
@@ -168,15 +172,15 @@ tacit_status op_lower_concat(op_lower *c)
 bool op_accepts_move(const ir_node *node, uint32_t in, const op_operand *view)
 {
     (void)in;
-    return node->outputs[0] && element_size(node->outputs[0]->type.dtype) &&
-           element_size(view->type.dtype);
+    return node->outputs[0] && op_lower_element(node->outputs[0]->type.dtype) &&
+           op_lower_element(view->type.dtype);
 }
 
 /* Every repeated axis is a pair: repeats (which the source does not see) and the axis. */
 tacit_status op_lower_tile(op_lower *c)
 {
     const ir_shape *x = &c->in[0].type.shape, *y = &c->out[0].type.shape;
-    copy_plan p = {.size = element_size(c->in[0].type.dtype)};
+    copy_plan p = {.size = op_lower_element(c->in[0].type.dtype)};
     if (!p.size)
         return OP_LOWER_NO_KERNEL;
     for (int32_t d = 0; d < x->rank; d++) {
@@ -197,7 +201,7 @@ tacit_status op_lower_tile(op_lower *c)
     return emit_copy(c, &p);
 }
 
-static tacit_status emit_fill(op_lower *c, uint32_t size, int value_input)
+tacit_status op_lower_fill(op_lower *c, uint32_t size, int value_input)
 {
     int64_t count = ir_shape_size(&c->out[0].type.shape);
     enum { TILE = 65536 };
@@ -248,7 +252,7 @@ tacit_status op_lower_pad(op_lower *c)
 {
     int64_t before[IR_MAX_RANK], after[IR_MAX_RANK];
     const ir_shape *x = &c->in[0].type.shape;
-    copy_plan p = {.size = element_size(c->in[0].type.dtype), .shape = *x};
+    copy_plan p = {.size = op_lower_element(c->in[0].type.dtype), .shape = *x};
     if (!p.size || strcmp(ir_attr_string(c->node, "mode", "constant"), "constant") != 0 ||
         !read_pads(c, before, after))
         return OP_LOWER_NO_KERNEL;
@@ -265,71 +269,48 @@ tacit_status op_lower_pad(op_lower *c)
         grows = grows || before[d] > 0 || after[d] > 0;
     }
     if (grows)
-        TRY(emit_fill(c, p.size, op_lower_has(c, 2) ? 2 : -1));
+        TRY(op_lower_fill(c, p.size, op_lower_has(c, 2) ? 2 : -1));
     return emit_copy(c, &p);
 }
 
-/* --- Gather ----------------------------------------------------------------------------------- */
+/* --- Trilu ------------------------------------------------------------------------------------ */
 
-tacit_status op_lower_gather(op_lower *c)
+tacit_status op_lower_trilu(op_lower *c)
 {
     const ir_shape *x = &c->in[0].type.shape;
-    tacit_dtype index = c->in[1].type.dtype;
-    uint32_t size = element_size(c->in[0].type.dtype);
-    int32_t axis;
-    if (!size || (index != TACIT_I64 && index != TACIT_I32))
+    tacit_dtype dtype = c->in[0].type.dtype;
+    uint32_t size = op_lower_element(dtype);
+    bool has_k = op_lower_has(c, 1);
+    if (!size || dtype == TACIT_F8E8M0 || /* which has no zero */
+        (has_k && (c->in[1].type.dtype != TACIT_I64 || ir_shape_size(&c->in[1].type.shape) != 1)))
         return OP_LOWER_NO_KERNEL;
-    TRY(ir_axis(ir_attr_int(c->node, "axis", 0), x->rank, &axis, c->err));
-    cpu_gather_args g = {.outer = 1,
-                         .axis = x->dims[axis],
-                         .indices = ir_shape_size(&c->in[1].type.shape),
-                         .inner = size,
-                         .narrow = index == TACIT_I32};
-    for (int32_t d = 0; d < x->rank; d++)
-        if (d < axis)
-            g.outer *= x->dims[d];
-        else if (d > axis)
-            g.inner *= x->dims[d];
-    g.axis_step = g.inner;
-    g.outer_step = g.inner * g.axis;
-    int64_t all = g.outer * g.indices;
-    if (all * g.inner == 0)
+    cpu_trilu_args t = {.rows = x->dims[x->rank - 2],
+                        .columns = x->dims[x->rank - 1],
+                        .size = size,
+                        .upper = ir_attr_int(c->node, "upper", 1) != 0};
+    int64_t all = ir_shape_size(x), row = t.columns * size;
+    if (all == 0)
         return TACIT_OK;
-    g.tile = 131072 / g.inner < 1 ? 1 : 131072 / g.inner;
-    if (all / g.tile >= INT32_MAX)
+    t.count = all / (t.rows * t.columns);
+    t.tile = 131072 / row + 1;
+    int64_t tiles = (t.count * t.rows + t.tile - 1) / t.tile;
+    if (tiles > INT32_MAX)
         return OP_LOWER_NO_KERNEL;
-    cpu_gather_args *a =
-        op_lower_thunk(c, "gather", cpu_gather, sizeof *a, (uint32_t)((all + g.tile - 1) / g.tile));
+    cpu_trilu_args *a = op_lower_thunk(c, "trilu", cpu_trilu, sizeof *a, (uint32_t)tiles);
     if (!a)
         return TACIT_ERR_MEMORY;
-    *a = g;
-    uint64_t run = (uint64_t)(g.tile * g.inner);
-    TRY(op_lower_in(c, offsetof(cpu_gather_args, from), 0));
-    TRY(op_lower_in(c, offsetof(cpu_gather_args, index), 1));
-    TRY(op_lower_out_tiled(c, offsetof(cpu_gather_args, to), 0, run, run));
-    TRY(op_lower_fault(c, offsetof(cpu_gather_args, fault)));
+    *a = t;
+    uint64_t run = (uint64_t)(t.tile * row);
+    TRY(op_lower_in_tiled(c, offsetof(cpu_trilu_args, from), 0, run, run));
+    if (has_k)
+        TRY(op_lower_in(c, offsetof(cpu_trilu_args, k), 1));
+    TRY(op_lower_out_tiled(c, offsetof(cpu_trilu_args, to), 0, run, run));
     op_lower_cost(c, 0, 2 * op_lower_bytes(&c->out[0]));
-    op_lower_note(c, "gather of runs of %lld bytes", (long long)g.inner);
+    op_lower_note(c, "rows cut at the diagonal: one copy and one fill each");
     return TACIT_OK;
 }
 
 /* --- Cast ------------------------------------------------------------------------------------- */
-
-static bool number_of(tacit_dtype dtype, cpu_number *n)
-{
-    static const struct {
-        tacit_dtype dtype;
-        cpu_number number;
-    } known[] = {{TACIT_I8, CPU_I8},   {TACIT_U8, CPU_U8},     {TACIT_I32, CPU_I32},
-                 {TACIT_I64, CPU_I64}, {TACIT_BOOL, CPU_BOOL}, {TACIT_F32, CPU_F32},
-                 {TACIT_F64, CPU_F64}};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (known[i].dtype == dtype) {
-            *n = known[i].number;
-            return true;
-        }
-    return false;
-}
 
 tacit_status op_lower_cast(op_lower *c)
 {
@@ -337,8 +318,8 @@ tacit_status op_lower_cast(op_lower *c)
     tacit_status status = op_lower_map(c);
     if (status != OP_LOWER_NO_KERNEL)
         return status;
-    if (!number_of(c->in[0].type.dtype, &p.from) || !number_of(c->out[0].type.dtype, &p.to) ||
-        !cpu_cast_knows(p.from, p.to))
+    if (!op_lower_number(c->in[0].type.dtype, &p.from) ||
+        !op_lower_number(c->out[0].type.dtype, &p.to) || !cpu_cast_knows(p.from, p.to))
         return OP_LOWER_NO_KERNEL;
     p.count = ir_shape_size(&c->out[0].type.shape);
     if (p.count == 0)

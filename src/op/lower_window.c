@@ -9,35 +9,10 @@
 #include "op/conv.h"
 #include "op/lowerings.h"
 
-/* The spatial axes as vertical and horizontal; a single axis is horizontal. */
-typedef struct plane_window {
-    int64_t in[2], out[2], kernel[2], stride[2], dilation[2], pad[2], pad_after[2];
-} plane_window;
-
-static bool flatten(const op_window *w, plane_window *p)
-{
-    if (w->rank < 1 || w->rank > 2)
-        return false;
-    *p = (plane_window){.in = {1}, .out = {1}, .kernel = {1}, .stride = {1}, .dilation = {1}};
-    for (int32_t i = 0; i < w->rank; i++) {
-        int32_t d = i + 2 - w->rank;
-        p->in[d] = w->in[i];
-        p->out[d] = w->out[i];
-        p->kernel[d] = w->kernel[i];
-        p->stride[d] = w->stride[i];
-        p->dilation[d] = w->dilation[i];
-        p->pad[d] = w->pad_begin[i];
-        p->pad_after[d] = w->pad_end[i];
-        if (p->pad[d] < 0)
-            return false; /* cropping windows are the evaluator's */
-    }
-    return true;
-}
-
 /* --- plane by plane --------------------------------------------------------------------------- */
 
 /* Output rows at a time: as many as keep the band in L1; 0 where not even one row fits. */
-static int64_t band_rows(const plane_window *p, int64_t width)
+static int64_t band_rows(const op_plane *p, int64_t width)
 {
     enum { L1 = 5000 }; /* floats */
     int64_t more = (p->kernel[0] - 1) * p->dilation[0] / p->stride[0];
@@ -51,7 +26,7 @@ static int64_t band_rows(const plane_window *p, int64_t width)
 }
 
 /* The thunk with x bound; the caller binds what else it has. */
-static tacit_status emit_window(op_lower *c, const plane_window *p, cpu_window_args *plan,
+static tacit_status emit_window(op_lower *c, const op_plane *p, cpu_window_args *plan,
                                 cpu_window_args **args)
 {
     int64_t reach = (p->out[1] - 1) * p->stride[1] + (p->kernel[1] - 1) * p->dilation[1] + 1;
@@ -89,7 +64,7 @@ static tacit_status emit_window(op_lower *c, const plane_window *p, cpu_window_a
     return TACIT_OK;
 }
 
-static tacit_status lower_depthwise(op_lower *c, const op_conv *conv, const plane_window *p)
+static tacit_status lower_depthwise(op_lower *c, const op_conv *conv, const op_plane *p)
 {
     cpu_window_args plan = {.planes = conv->n * conv->m,
                             .channels = conv->m,
@@ -115,13 +90,13 @@ static tacit_status lower_depthwise(op_lower *c, const op_conv *conv, const plan
 tacit_status op_lower_pool(op_lower *c)
 {
     op_window w;
-    plane_window p;
+    op_plane p;
     if (c->in[0].type.dtype != TACIT_F32 || op_lower_wants(c, 1))
         return OP_LOWER_NO_KERNEL;
     TRY(op_window_read(c->node, &c->in[0].type.shape, NULL, &w, c->err));
     if (ir_shape_size(&c->out[0].type.shape) == 0)
         return TACIT_OK;
-    if (!flatten(&w, &p))
+    if (!op_plane_of(&w, &p))
         return OP_LOWER_NO_KERNEL;
     const int64_t *x = c->in[0].type.shape.dims;
     bool all = ir_attr_int(c->node, "count_include_pad", 0) != 0;
@@ -140,13 +115,13 @@ tacit_status op_lower_pool(op_lower *c)
 tacit_status op_lower_pool_grad(op_lower *c)
 {
     op_window w;
-    plane_window p;
+    op_plane p;
     if (c->in[0].type.dtype != TACIT_F32)
         return OP_LOWER_NO_KERNEL;
     TRY(op_window_read(c->node, &c->in[0].type.shape, NULL, &w, c->err));
     if (ir_shape_size(&c->out[0].type.shape) == 0)
         return TACIT_OK;
-    if (!flatten(&w, &p))
+    if (!op_plane_of(&w, &p))
         return OP_LOWER_NO_KERNEL;
     bool max = c->node->type[0] == 'M', all = ir_attr_int(c->node, "count_include_pad", 0) != 0;
     const int64_t *x = c->in[0].type.shape.dims, in = p.in[0] * p.in[1], out = p.out[0] * p.out[1];
@@ -185,7 +160,7 @@ tacit_status op_lower_pool_grad(op_lower *c)
 /* --- products --------------------------------------------------------------------------------- */
 
 /* The padded copy of the input that windows are read from. */
-static cpu_window_pad_args plan_pad(const plane_window *p, int64_t planes)
+static cpu_window_pad_args plan_pad(const op_plane *p, int64_t planes)
 {
     cpu_window_pad_args a = {.planes = planes,
                              .in_height = p->in[0],
@@ -210,7 +185,7 @@ static cpu_window_pad_args plan_pad(const plane_window *p, int64_t planes)
 }
 
 /* Where tap (channel, ky, kx) lies behind a window's origin. */
-static const int32_t *make_taps(op_lower *c, const plane_window *p, const cpu_window_pad_args *pad,
+static const int32_t *make_taps(op_lower *c, const op_plane *p, const cpu_window_pad_args *pad,
                                 int64_t channels)
 {
     int64_t pitch = pad->phases * pad->width, taps = p->kernel[0] * p->kernel[1];
@@ -389,7 +364,7 @@ static bool suits_pixels(const op_lower *c, const op_conv *conv, int64_t pixels)
            used * 10 > pixels * 11;
 }
 
-static tacit_status lower_product(op_lower *c, const op_conv *conv, const plane_window *p)
+static tacit_status lower_product(op_lower *c, const op_conv *conv, const op_plane *p)
 {
     int64_t cg = conv->c / conv->group, mg = conv->m / conv->group;
     int64_t taps = p->kernel[0] * p->kernel[1], pixels = p->out[0] * p->out[1];
@@ -434,14 +409,14 @@ static tacit_status lower_product(op_lower *c, const op_conv *conv, const plane_
 tacit_status op_lower_conv(op_lower *c)
 {
     op_conv conv;
-    plane_window p;
+    op_plane p;
     for (uint32_t i = 0; i < c->node->n_inputs; i++)
         if (op_lower_has(c, i) && c->in[i].type.dtype != TACIT_F32)
             return OP_LOWER_NO_KERNEL;
     TRY(op_conv_plan(c->node, &c->in[0].type.shape, &c->in[1].type.shape, &conv, c->err));
     if (ir_shape_size(&c->out[0].type.shape) == 0)
         return TACIT_OK;
-    if (!flatten(&conv.w, &p) || conv.c == 0)
+    if (!op_plane_of(&conv.w, &p) || conv.c == 0)
         return OP_LOWER_NO_KERNEL;
     if (conv.group == conv.c && conv.c > 1) {
         tacit_status status = lower_depthwise(c, &conv, &p);

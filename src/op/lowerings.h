@@ -4,6 +4,7 @@
 #ifndef OP_LOWERINGS_H
 #define OP_LOWERINGS_H
 
+#include "cpu/number.h"
 #include "op/lower.h"
 
 /* lower_map.c: element-wise ops on f32, f16, bf16 and bool. */
@@ -44,8 +45,27 @@ bool op_accepts_view(const ir_node *node, uint32_t in, const op_operand *view);
 tacit_status op_lower_concat(op_lower *c);
 tacit_status op_lower_tile(op_lower *c);
 tacit_status op_lower_pad(op_lower *c);
-tacit_status op_lower_gather(op_lower *c);
+tacit_status op_lower_trilu(op_lower *c);
 bool op_accepts_move(const ir_node *node, uint32_t in, const op_operand *view);
+
+/* Thunks that other rules begin with: the output becomes one value (of that input; -1: zero), or
+ * the input. */
+tacit_status op_lower_fill(op_lower *c, uint32_t size, int value_input);
+tacit_status op_lower_copy_whole(op_lower *c, uint32_t input, uint32_t output);
+
+/* lower_index.c */
+tacit_status op_lower_gather(op_lower *c);
+tacit_status op_lower_gather_elements(op_lower *c);
+bool op_accepts_gather_elements(const ir_node *node, uint32_t in, const op_operand *view);
+tacit_status op_lower_gather_nd(op_lower *c);
+tacit_status op_lower_scatter_elements(op_lower *c);
+tacit_status op_lower_scatter_nd(op_lower *c);
+tacit_status op_lower_scatter_add(op_lower *c);
+tacit_status op_lower_one_hot(op_lower *c);
+
+/* lower_plain.c: element-wise on integers, f64 and moves, behind lower_map.c */
+tacit_status op_lower_plain(op_lower *c);
+bool op_plain_suits(const ir_node *node);
 
 /* lower_reduce.c */
 tacit_status op_lower_reduce(op_lower *c); /* Reduce*, GlobalAveragePool, GlobalMaxPool */
@@ -67,6 +87,10 @@ tacit_status op_lower_pool_grad(op_lower *c);
 struct op_conv;
 bool op_winograd_suits(const op_lower *c, const struct op_conv *conv);
 tacit_status op_lower_winograd(op_lower *c, const struct op_conv *conv);
+
+/* lower_col2im.c */
+tacit_status op_lower_conv_transpose(op_lower *c);
+tacit_status op_lower_col2im(op_lower *c);
 
 /* lower_blocked.c: channels in blocks of sixteen */
 tacit_status op_lower_block(op_lower *c);
@@ -104,6 +128,10 @@ static inline bool op_lower_wants(const op_lower *c, uint32_t i)
 }
 /* Strides of the operand for the axes of `shape`, to which it broadcasts. */
 void op_lower_strides(const op_operand *o, const ir_shape *shape, int64_t *strides);
+/* Bytes of an element that can be moved alone; 0: packed types, strings. */
+uint32_t op_lower_element(tacit_dtype dtype);
+/* The type as kernels over C's own types know it; false: none of them. */
+bool op_lower_number(tacit_dtype dtype, cpu_number *number);
 /* The operand's one value where it is a known f32 scalar. */
 bool op_lower_scalar(const op_operand *o, float *value);
 uint64_t op_lower_bytes(const op_operand *o);

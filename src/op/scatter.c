@@ -210,8 +210,9 @@ static tacit_status scatter_add_eval(op_eval *c)
 
 const op_def op_rows_scatter[] = {
     SCATTER_ROW("ScatterElements", 3, scatter_elements_infer, scatter_elements_eval,
-                .vjp = op_vjp_scatter_elements),
-    SCATTER_ROW("ScatterND", 3, scatter_nd_infer, scatter_nd_eval, .vjp = op_vjp_scatter_nd),
+                .lower = op_lower_scatter_elements, .vjp = op_vjp_scatter_elements),
+    SCATTER_ROW("ScatterND", 3, scatter_nd_infer, scatter_nd_eval, .lower = op_lower_scatter_nd,
+                .vjp = op_vjp_scatter_nd),
     SCATTER_ROW("TensorScatter", 2, tensor_scatter_infer, tensor_scatter_eval,
                 .spell = op_spell_tensor_scatter),
     {.name = "ScatterAdd",
@@ -222,6 +223,7 @@ const op_def op_rows_scatter[] = {
      .max_out = 1,
      .infer = scatter_add_infer,
      .eval = scatter_add_eval,
+     .lower = op_lower_scatter_add,
      .vjp = op_vjp_scatter_add},
     {0},
 };

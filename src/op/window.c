@@ -137,3 +137,23 @@ void op_window_offsets(const op_window *w, int64_t at, int64_t *offsets)
         }
     }
 }
+
+bool op_plane_of(const op_window *w, op_plane *p)
+{
+    if (w->rank < 1 || w->rank > 2)
+        return false;
+    *p = (op_plane){.in = {1}, .out = {1}, .kernel = {1}, .stride = {1}, .dilation = {1}};
+    for (int32_t i = 0; i < w->rank; i++) {
+        int32_t d = i + 2 - w->rank;
+        p->in[d] = w->in[i];
+        p->out[d] = w->out[i];
+        p->kernel[d] = w->kernel[i];
+        p->stride[d] = w->stride[i];
+        p->dilation[d] = w->dilation[i];
+        p->pad[d] = w->pad_begin[i];
+        p->pad_after[d] = w->pad_end[i];
+        if (p->pad[d] < 0)
+            return false;
+    }
+    return true;
+}

@@ -21,6 +21,12 @@ tacit_status op_window_read(const ir_node *node, const ir_shape *x, const int64_
                             op_window *w, tacit_error *err);
 /* Strides, dilations and pads only: `rank`, `in` and `kernel` are set already. */
 tacit_status op_window_attributes(const ir_node *node, op_window *w, tacit_error *err);
+/* One or two spatial axes as vertical and horizontal; a single axis is horizontal. */
+typedef struct op_plane {
+    int64_t in[2], out[2], kernel[2], stride[2], dilation[2], pad[2], pad_after[2];
+} op_plane;
+/* False: more axes, or padding that crops. */
+bool op_plane_of(const op_window *w, op_plane *p);
 /* Recomputes the products; false when one overflows. */
 bool op_window_products(op_window *w);
 /* For output position `at` (linear), the input's linear spatial offset under each tap; −1 where the

@@ -2,6 +2,7 @@
  * The serial executor and the tail. */
 #include <string.h>
 
+#include "op/index.h"
 #include "op/loop.h"
 #include "prog/program.h"
 #include "prog/tasks.h"
@@ -18,7 +19,7 @@ static tacit_status report_fault(prog_session *s, uint32_t thunk, tacit_error *e
         (void)error_set(err, status, "%s", s->state.error.message);
         break;
     case CPU_FAULT_INDEX:
-        (void)error_set(err, status, "index %lld is out of range", detail);
+        (void)op_index_refused(fault.detail, fault.entry, fault.limit, fault.axis, err);
         break;
     case CPU_FAULT_DIVIDE:
         (void)error_set(err, status, "integer division by zero");

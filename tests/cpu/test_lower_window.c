@@ -192,6 +192,47 @@ static void pool_gradients(void **state)
     }
 }
 
+/* ConvTranspose, and Col2Im, its second half: strides beside each other and over each other. */
+static void windows_on_the_result(void **state)
+{
+    (void)state;
+    rng r = rng_seed(29);
+    for (int round = 0; round < 40; round++) {
+        window w = random_window(&r);
+        for (int i = 0; i < 2; i++)
+            w.stride[i] = 1 + (int64_t)rng_below(&r, 3);
+        int64_t group = round % 3 == 2 ? 3 : 1, cg = 1 + (int64_t)rng_below(&r, 9);
+        int64_t mg = 1 + (int64_t)rng_below(&r, 5), h = 3 + (int64_t)rng_below(&r, 9);
+        int64_t width = 3 + (int64_t)rng_below(&r, 40);
+        op_case c;
+        op_case_begin(&c, "", "ConvTranspose");
+        op_case_random(&c, &r, TACIT_F32, SHAPE(2, group * cg, h, width), -1, 1);
+        op_case_random(&c, &r, TACIT_F32, SHAPE(group * cg, mg, w.kernel[0], w.kernel[1]), -1, 1);
+        if (round & 1)
+            op_case_random(&c, &r, TACIT_F32, SHAPE(group * mg), -1, 1);
+        set_window(&c, &w, 2);
+        op_case_int(&c, "group", group);
+        if (round & 2)
+            op_case_ints(&c, "output_padding", 2, (int64_t[]){w.stride[0] - 1, w.stride[1] - 1});
+        lower_check(&c, &r, 1, round & 4 ? 2 : 0, 1e-5);
+        op_case_end(&c);
+
+        int64_t in[2] = {h + 12, width + 12};
+        op_case_begin(&c, "", "Col2Im");
+        op_case_random(&c, &r, TACIT_F32,
+                       SHAPE(2, 3 * w.kernel[0] * w.kernel[1],
+                             out_size(&w, 0, in[0]) * out_size(&w, 1, in[1])),
+                       -1, 1);
+        op_case_i64(&c, TACIT_I64, SHAPE(2), in);
+        op_case_i64(&c, TACIT_I64, SHAPE(2), w.kernel);
+        op_case_ints(&c, "strides", 2, w.stride);
+        op_case_ints(&c, "dilations", 2, w.dilation);
+        op_case_ints(&c, "pads", 4, w.pads);
+        lower_check(&c, &r, 1, 6, 1e-5);
+        op_case_end(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -202,6 +243,7 @@ int main(void)
         cmocka_unit_test(three_by_three),
         cmocka_unit_test(one_spatial_axis),
         cmocka_unit_test(pooling),
+        cmocka_unit_test(windows_on_the_result),
     };
     return cmocka_run_group_tests_name("lowering of windows", tests, NULL, NULL);
 }
