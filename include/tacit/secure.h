@@ -47,7 +47,8 @@ typedef struct tacit_secure_options {
     const tacit_dim *dims;
     uint32_t n_dims;
     /* Sample inputs: ranges are taken from running them (times two) instead of being proven. The
-     * keys carry the mark `calibrated`. */
+     * keys carry the mark `calibrated`; every run checks the ranges, and where a value leaves them
+     * both parties get TACIT_ERR_VALUE and nobody a result. */
     const tacit_tensor *calibration;
     uint32_t n_calibration;
 } tacit_secure_options;

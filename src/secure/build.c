@@ -361,15 +361,8 @@ void st_out(sec_builder *b, uint32_t i, sec_tensor t)
     const ir_value *v = b->node->outputs[i];
     t.present = true;
     t.shape = v->type.shape;
-    const sec_options *o = b->options;
-    if (b->p->mode.calibrated && !t.huge) {
-        double seen = o->calibration && v->id < o->n_calibration ? o->calibration[v->id] : 0;
-        double most = ldexp(sb_fact(b, seen), t.frac);
-        if (most < st_bound(&t)) {
-            t.lo = fmax(t.lo, -most);
-            t.hi = fmin(t.hi, most);
-        }
-    }
+    if (b->p->mode.calibrated && !t.huge)
+        sb_calibrated(b, v, &t);
     b->values[v->id] = t;
     if (i == 0)
         b->p->ranges[b->node->id] = (sec_range){ldexp(t.lo, -t.frac), ldexp(t.hi, -t.frac), t.frac};

@@ -30,6 +30,8 @@ typedef struct sec_builder {
     sec_tensor *values;   /* by value id: as produced */
     sec_tensor *rescaled; /* by value id: brought down to the usual scale, once */
     uint32_t fact_at;
+    VEC(sec_wire_id) guards; /* counts of violations, one word each */
+    uint64_t guard_groups;   /* what they can add up to */
     tacit_status status;
     tacit_error *err;
 } sec_builder;
@@ -126,6 +128,11 @@ typedef struct sec_softmax {
     int frac, inverse_frac;
 } sec_softmax;
 sec_softmax sb_softmax(sec_builder *b, const sec_tensor *s, size_t rows, const uint32_t *offset);
+
+/* Takes the tensor's range from samples where that is worth a check, and adds the check. */
+void sb_calibrated(sec_builder *b, const ir_value *v, sec_tensor *t);
+/* What all checks say, told to both; SEC_NONE where nothing is checked. */
+sec_wire_id sec_verdict(sec_builder *b);
 
 /* The rule of a node, or NULL. */
 op_secure_fn *sec_rule(const ir_node *node);

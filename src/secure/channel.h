@@ -31,6 +31,7 @@ typedef struct channel {
     int fd;
     void *tls;     /* SSL *, or NULL on a plain line (tests) */
     void *context; /* SSL_CTX * */
+    void *method;  /* BIO_METHOD * */
     int timeout_ms;
     uint32_t sent_frames, received_frames;
     uint64_t sent, received;

@@ -105,8 +105,11 @@ static tacit_status apply_rules(sec_builder *b)
     return TACIT_OK;
 }
 
+/* Outputs wait for the guard's verdict, which is their second input. */
 static tacit_status declare_outputs(sec_builder *b)
 {
+    sec_wire_id verdict = sec_verdict(b);
+    TRY(b->status);
     for (uint32_t i = 0; i < b->graph->outputs.count; i++) {
         const ir_value *v = b->graph->outputs.data[i];
         const sec_tensor *t = &b->values[v->id];
@@ -122,8 +125,8 @@ static tacit_status declare_outputs(sec_builder *b)
         sec_instr out = {.op = SEC_OUTPUT,
                          .port = i,
                          .node = v->producer ? v->producer->id : SEC_NONE,
-                         .n_in = 1,
-                         .in = sb_alloc(b, 1, sizeof *out.in)};
+                         .n_in = verdict == SEC_NONE ? 1 : 2,
+                         .in = sb_alloc(b, 2, sizeof *out.in)};
         unsigned need = sb_bits(st_bound(t));
         if (need > 64)
             return error_set(b->err, TACIT_ERR_LIMIT,
@@ -133,6 +136,7 @@ static tacit_status declare_outputs(sec_builder *b)
         out.min_in = (uint8_t)need;
         TRY(b->status);
         out.in[0] = t->wire;
+        out.in[1] = verdict;
         if (!vec_push(&b->p->memory, &b->p->outputs, port) ||
             !vec_push(&b->p->memory, &b->p->instrs, out))
             return error_memory(b->err, "the secure program");
@@ -191,6 +195,7 @@ static void hash_instr(sha256 *s, const sec_program *p, const sec_instr *in)
                                in->bits,
                                in->keep_count,
                                in->port,
+                               in->guard,
                                (uint64_t)in->owner,
                                (uint64_t)(int64_t)in->frac,
                                (uint64_t)in->add};

@@ -38,8 +38,9 @@ static void parcel_write(deal_walk *d, parcel *q)
     w->status = w->ops->wait_mark(w->self, (unsigned)(q - d->parcel), w->err);
     const sec_instr *in = q->in;
     if (in->op == SEC_OUTPUT) {
-        if (w->status == TACIT_OK)
-            w->status = d->write(d->context, SEC_CLIENT, q->bytes, q->size[1], w->err);
+        for (unsigned b = 0; b < 2 && w->status == TACIT_OK; b++)
+            if (sec_learns(in, b))
+                w->status = d->write(d->context, b, q->bytes, q->size[1], w->err);
         return;
     }
     for (unsigned b = 0; b < 2; b++) {

@@ -317,7 +317,7 @@ tacit_status sec_device_load(sec_device *d, const sec_link *link, tacit_error *e
     window w = {.d = d, .link = link};
     for (uint32_t i = 0; i < p->instrs.count; i++) {
         const sec_instr *in = &p->instrs.data[i];
-        if (in->op == SEC_OUTPUT && party == SEC_CLIENT) {
+        if (sec_learns(in, party)) {
             size_t size = sec_key_bytes(p, in, party);
             free(d->output_key[i]);
             if (!(d->output_key[i] = malloc(size + 1)))
@@ -360,7 +360,7 @@ static tacit_status decode_outputs(sec_device *d, ir_tensor *const *outputs, tac
     const sec_program *p = d->p;
     for (uint32_t i = 0; i < p->instrs.count; i++) {
         const sec_instr *in = &p->instrs.data[i];
-        if (in->op != SEC_OUTPUT)
+        if (!sec_learns(in, d->party->index))
             continue;
         const sec_wire *w = &p->wires.data[in->in[0]];
         uint64_t *x = run_new(w->count), *words = d->results + d->output_at[i];
@@ -369,8 +369,13 @@ static tacit_status decode_outputs(sec_device *d, ir_tensor *const *outputs, tac
         fss_unpack(x, w->bits, d->output_key[i], w->count);
         for (size_t k = 0; k < w->count; k++)
             x[k] = fss_low(words[k] - x[k], w->bits);
-        sec_decode(p, in->port, x, outputs[in->port]);
+        tacit_status status = TACIT_OK;
+        if (in->guard)
+            status = sec_verdict_check(p, x[0], err);
+        else
+            sec_decode(p, in->port, x, outputs[in->port]);
         run_release(x, w->count);
+        TRY(status);
     }
     return TACIT_OK;
 }
@@ -407,5 +412,5 @@ tacit_status sec_device_run(sec_device *d, uint64_t run, const sec_link *link,
                            d->rounds[r].size, err));
     }
     TRY(ops->wait(self, err));
-    return d->party->index == SEC_CLIENT ? decode_outputs(d, outputs, err) : TACIT_OK;
+    return decode_outputs(d, outputs, err);
 }

@@ -79,7 +79,7 @@ static void walk_output(sec_device *d, const sec_instr *in, uint32_t at)
 {
     plan_walk *w = d->w;
     uint64_t count = w->p->wires.data[in->in[0]].count;
-    if (d->party->index != SEC_CLIENT)
+    if (!sec_learns(in, d->party->index))
         return;
     d->output_at[at] = d->result_words;
     PLAN_CALL(w, copy, CUDA_TO_HOST, d->results + d->result_words, w->words[in->in[0]].words,

@@ -42,6 +42,11 @@ static void gate_rings(sec_builder *b, sec_instr *in)
         g->in_bits = (uint8_t)need;
         g->out_bits = (uint8_t)out;
         break;
+    case FSS_BIT:
+        g->in_bits = 1;
+        g->out_bits = (uint8_t)out;
+        need = 1;
+        break;
     case FSS_LESS:
         sb_wire(b, in->out[0])->bits = 1;
         g->in_bits = (uint8_t)need;

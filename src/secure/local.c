@@ -174,7 +174,7 @@ size_t sec_key_bytes(const sec_program *p, const sec_instr *in, unsigned party)
 {
     if (in->op == SEC_GATE)
         return in->info.key_bytes[party];
-    if (in->op == SEC_OUTPUT && party == SEC_CLIENT) {
+    if (sec_learns(in, party)) {
         const sec_wire *w = &p->wires.data[in->in[0]];
         return fss_pack_bytes(w->bits, w->count);
     }

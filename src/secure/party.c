@@ -106,7 +106,7 @@ static tacit_status do_weight(party_state *s, const sec_instr *in, uint32_t at, 
 
 static tacit_status do_output(party_state *s, const sec_instr *in, tacit_error *err)
 {
-    if (s->party->index != SEC_CLIENT)
+    if (!sec_learns(in, s->party->index))
         return TACIT_OK;
     const sec_wire *w = &s->s.p->wires.data[in->in[0]];
     uint8_t *key = NULL;
@@ -116,7 +116,10 @@ static tacit_status do_output(party_state *s, const sec_instr *in, tacit_error *
         fss_unpack(x, w->bits, key, w->count);
         for (size_t i = 0; i < w->count; i++)
             x[i] = fss_low(s->s.words[in->in[0]][i] - x[i], w->bits);
-        sec_decode(s->s.p, in->port, x, s->outputs[in->port]);
+        if (in->guard)
+            status = sec_verdict_check(s->s.p, x[0], err);
+        else
+            sec_decode(s->s.p, in->port, x, s->outputs[in->port]);
     }
     run_release(x, w->count);
     free(key);

@@ -68,12 +68,13 @@ static void print_json(const sec_program *p, sbuf *out)
     sbuf_printf(out,
                 "{\"key_bytes_server\":%llu,\"key_bytes_client\":%llu,\"wire_bytes\":%llu,"
                 "\"weight_bytes_once\":%llu,\"rounds\":%u,\"rounds_per_block\":%u,"
-                "\"batch_jobs\":%llu,\"batch_bytes\":%llu,\"round_bytes\":%llu,\"mode\":",
+                "\"batch_jobs\":%llu,\"batch_bytes\":%llu,\"round_bytes\":%llu,\"guarded\":%llu,"
+                "\"mode\":",
                 (unsigned long long)p->key_bytes[0], (unsigned long long)p->key_bytes[1],
                 (unsigned long long)p->wire_bytes[0] + p->wire_bytes[1],
                 (unsigned long long)p->weight_bytes, p->rounds, sec_rounds_per_block(p),
                 (unsigned long long)p->batch_jobs, (unsigned long long)p->batch_bytes,
-                (unsigned long long)p->round_bytes);
+                (unsigned long long)p->round_bytes, (unsigned long long)p->guarded);
     sbuf_json(out, mode);
     sbuf_text(out, ",\"hash\":\"");
     for (int i = 0; i < 32; i++)
@@ -117,6 +118,9 @@ void sec_plan_print(const sec_program *p, bool json, sbuf *out)
                 (unsigned long long)p->batch_jobs, SEC_BATCH_JOBS,
                 (unsigned long long)p->batch_bytes, SEC_BATCH_BYTES,
                 (unsigned long long)p->round_bytes);
+    if (p->mode.calibrated)
+        sbuf_printf(out, "guard: %llu elements are checked against calibrated ranges\n",
+                    (unsigned long long)p->guarded);
     sbuf_printf(out,
                 "\none run (%s): key %llu bytes server, %llu bytes client; wire %llu bytes both "
                 "ways;\nrounds %u, per block %u; weights once %llu bytes\n",

@@ -38,7 +38,7 @@ typedef enum sec_op {
     SEC_GATE,    /* any fss gate */
     SEC_MATMUL,  /* batches of (m x k)(k x n) */
     SEC_PRODUCT, /* out[i] = x[i] * w[i % period], w a weight of one owner */
-    SEC_OUTPUT,  /* to the client */
+    SEC_OUTPUT,  /* to the client; of the guard: its verdict, to both */
     SEC_OPS
 } sec_op;
 
@@ -47,6 +47,7 @@ typedef struct sec_wire {
     uint8_t bits;       /* ring */
     uint8_t share_bits; /* not 0: products need shares of the mask, in this ring */
     bool share_derived; /* the shares follow from the producer's inputs */
+    double limit;       /* not 0: calibrated; the guard ends a run unless |x| <= limit */
     uint32_t ready;     /* round in which the public words are there */
     uint32_t last;      /* position of the last instruction that reads it */
 } sec_wire;
@@ -56,6 +57,7 @@ typedef struct sec_instr {
     uint32_t node;  /* of the graph; SEC_NONE: none */
     uint32_t start; /* round of the first step */
     uint64_t id;    /* first of the ids it uses */
+    bool guard;     /* checks ranges; no output depends on it */
     uint32_t n_in, n_out;
     sec_wire_id *in; /* MATMUL, PRODUCT: x, w */
     sec_wire_id out[2];
@@ -137,6 +139,7 @@ typedef struct sec_program {
     uint64_t key_bytes[2];            /* of one run */
     uint64_t wire_bytes[2];           /* sent by each party in one run */
     uint64_t weight_bytes;            /* sent by the server once per session */
+    uint64_t guarded;                 /* elements whose calibrated ranges are checked */
     const ir_graph *graph;
 } sec_program;
 
@@ -150,6 +153,11 @@ static inline bool sec_is_local(const sec_instr *in)
 {
     return (in->op >= SEC_GATHER && in->op <= SEC_LOCALS) ||
            ((in->op == SEC_MATMUL || in->op == SEC_PRODUCT) && in->owner == SEC_PUBLIC);
+}
+/* Does this party learn what the wire of an OUTPUT holds? */
+static inline bool sec_learns(const sec_instr *in, unsigned party)
+{
+    return in->op == SEC_OUTPUT && (in->guard || party == SEC_CLIENT);
 }
 /* Steps with an opening after each; 0 for everything that is not joint. */
 unsigned sec_steps(const sec_instr *in);
@@ -171,6 +179,8 @@ tacit_status sec_weight_words(const sec_program *p, const sec_instr *in, uint64_
                               tacit_error *err);
 /* SHA-256 over the words of all weights. */
 tacit_status sec_weights_hash(const sec_program *p, uint8_t hash[32], tacit_error *err);
+/* The guard's verdict as a word: 1, or an error that says what happened and nothing more. */
+tacit_status sec_verdict_check(const sec_program *p, uint64_t word, tacit_error *err);
 /* Applies `keep`: from what a step produced to what is opened. */
 void sec_keep(const sec_instr *in, unsigned bits, const uint64_t *from, uint64_t *to);
 /* Multiply as the simulator does: z = x w. */

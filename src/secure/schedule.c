@@ -182,17 +182,20 @@ static void shorten(sec_builder *b)
     }
 }
 
-/* The explicit words of a gate go to whoever has less so far. */
+/* The explicit words of a gate go to whoever has less so far; outputs are the client's anyway. */
 static void balance(sec_builder *b)
 {
     uint64_t key[2] = {0};
+    for (uint32_t i = 0; i < b->p->instrs.count; i++)
+        for (unsigned party = 0; party < 2 && b->p->instrs.data[i].op == SEC_OUTPUT; party++)
+            key[party] += sec_key_bytes(b->p, &b->p->instrs.data[i], party);
     for (uint32_t i = 0; i < b->p->instrs.count && b->status == TACIT_OK; i++) {
         sec_instr *in = &b->p->instrs.data[i];
         if (in->op == SEC_GATE) {
             in->gate.heavy = key[0] > key[1];
             settle(b, in);
         }
-        for (unsigned party = 0; party < 2; party++)
+        for (unsigned party = 0; party < 2 && in->op != SEC_OUTPUT; party++)
             key[party] += sec_key_bytes(b->p, in, party);
     }
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The cleartext twin: the same program on the values themselves, bit for bit what two parties
  * compute. With dither the rounding depends on the masks, so the dealer's walk goes alongside. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,27 @@ static tacit_status masked_words(sim_state *m, const sec_instr *in, const uint64
     return TACIT_OK;
 }
 
+static const char *node_name(const sim_state *m, const sec_instr *in)
+{
+    return in->node != SEC_NONE ? m->s.p->graph->nodes.data[in->node]->name : "?";
+}
+
+/* What the guard would say of the wires an instruction made. */
+static tacit_status check_limits(const sim_state *m, const sec_instr *in, tacit_error *err)
+{
+    for (uint32_t k = 0; k < in->n_out; k++) {
+        const sec_wire *w = &m->s.p->wires.data[in->out[k]];
+        const uint64_t *x = m->s.words[in->out[k]];
+        for (size_t i = 0; i < w->count && w->limit > 0; i++)
+            if (fabs((double)fss_signed(x[i], w->bits)) > w->limit)
+                return error_set(err, TACIT_ERR_VALUE,
+                                 "node '%s': a value leaves the range that was calibrated; "
+                                 "calibrate on more samples, or use the full range",
+                                 node_name(m, in));
+    }
+    return TACIT_OK;
+}
+
 /* The canary: a value that a truncation's ring has no room for. Proven ranges never meet it. */
 static tacit_status check_gap(const sim_state *m, const sec_instr *in, const uint64_t *x,
                               tacit_error *err)
@@ -35,10 +57,8 @@ static tacit_status check_gap(const sim_state *m, const sec_instr *in, const uin
         int64_t v = fss_signed(x[i], in->gate.in_bits);
         if (v >= quarter || v < -quarter)
             return error_set(err, TACIT_ERR_VALUE,
-                             "node '%s': a value leaves the range of %u bits it was given%s",
-                             in->node != SEC_NONE ? m->s.p->graph->nodes.data[in->node]->name : "?",
-                             in->gate.in_bits - 1u,
-                             m->s.p->mode.calibrated ? "; calibrate on more samples" : "");
+                             "node '%s': a value leaves the range of %u bits it was given",
+                             node_name(m, in), in->gate.in_bits - 1u);
     }
     return TACIT_OK;
 }
@@ -154,8 +174,10 @@ tacit_status sec_simulate(const sec_program *p, const fss_dealer *dealer, uint64
         const sec_instr *in = &p->instrs.data[i];
         if (m.masks)
             status = deal_instr(&masks, in, err);
-        if (status == TACIT_OK)
+        if (status == TACIT_OK && !in->guard)
             status = sim_instr(&m, in, err);
+        if (status == TACIT_OK && !in->guard)
+            status = check_limits(&m, in, err);
         if (m.masks)
             run_done(&masks.s, in);
         run_done(&m.s, in);

@@ -20,10 +20,15 @@ static void push(sec_builder *b, sec_instr in)
         b->status = error_memory(b->err, "the secure program");
 }
 
-static void push_gather(sec_builder *b, uint32_t node, uint32_t n, const sec_wire_id *from,
+static void push_gather(sec_builder *b, const sec_instr *whole, uint32_t n, const sec_wire_id *from,
                         sec_wire_id to, const int32_t *index)
 {
-    sec_instr g = {.op = SEC_GATHER, .node = node, .n_in = n, .n_out = 1, .index = index};
+    sec_instr g = {.op = SEC_GATHER,
+                   .node = whole->node,
+                   .guard = whole->guard,
+                   .n_in = n,
+                   .n_out = 1,
+                   .index = index};
     g.out[0] = to;
     g.in = sb_alloc(b, n, sizeof *g.in);
     if (!g.in)
@@ -57,7 +62,7 @@ static sec_instr slice_gate(sec_builder *b, const sec_instr *in, size_t at, size
         index[i] = (int32_t)(at + i);
     for (uint32_t k = 0; k < in->n_in && b->status == TACIT_OK; k++) {
         sec_wire_id w = slice_wire(b, n, in->info.in_bits[k]);
-        push_gather(b, in->node, 1, &in->in[k], w, index);
+        push_gather(b, in, 1, &in->in[k], w, index);
         piece.in[k] = w;
     }
     for (uint32_t v = 0; v < in->n_out && b->status == TACIT_OK; v++) {
@@ -87,7 +92,7 @@ static void join(sec_builder *b, const sec_instr *in, uint32_t v, size_t per,
             size_t j = e / per, size = pieces[j].gate.count;
             index[r * count + e] = (int32_t)(j * per * rows + r * size + (e - j * per));
         }
-    push_gather(b, in->node, n, from, in->out[v], index);
+    push_gather(b, in, n, from, in->out[v], index);
 }
 
 static void split(sec_builder *b, const sec_instr *in)

@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -86,6 +87,52 @@ static tacit_status check_role(channel *c, unsigned party, tacit_error *err)
     return TACIT_OK;
 }
 
+/* ---- the socket under it: as OpenSSL's own, but a peer that is gone is an error, not a signal
+ * ---- */
+
+static int socket_write(BIO *bio, const char *data, int size)
+{
+    int fd = (int)(intptr_t)BIO_get_data(bio);
+    ssize_t n = send(fd, data, (size_t)size, MSG_NOSIGNAL);
+    BIO_clear_retry_flags(bio);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        BIO_set_retry_write(bio);
+    return (int)n;
+}
+
+static int socket_read(BIO *bio, char *data, int size)
+{
+    int fd = (int)(intptr_t)BIO_get_data(bio);
+    ssize_t n = recv(fd, data, (size_t)size, 0);
+    BIO_clear_retry_flags(bio);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        BIO_set_retry_read(bio);
+    return (int)n;
+}
+
+static long socket_control(BIO *bio, int what, long number, void *pointer)
+{
+    (void)bio, (void)number, (void)pointer;
+    return what == BIO_CTRL_FLUSH; /* nothing is held back */
+}
+
+static bool set_socket(channel *c)
+{
+    BIO_METHOD *method = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "tacit socket");
+    c->method = method;
+    if (!method || BIO_meth_set_write(method, socket_write) != 1 ||
+        BIO_meth_set_read(method, socket_read) != 1 ||
+        BIO_meth_set_ctrl(method, socket_control) != 1)
+        return false;
+    BIO *bio = BIO_new(method);
+    if (!bio)
+        return false;
+    BIO_set_data(bio, (void *)(intptr_t)c->fd);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(c->tls, bio, bio);
+    return true;
+}
+
 tacit_status tls_start(channel *c, unsigned party, const char *folder, tacit_error *err)
 {
     SSL_CTX *ctx = SSL_CTX_new(party == SEC_SERVER ? TLS_server_method() : TLS_client_method());
@@ -105,7 +152,7 @@ tacit_status tls_start(channel *c, unsigned party, const char *folder, tacit_err
     SSL_CTX_set_num_tickets(ctx, 0);
     TRY(load_certificates(ctx, party, folder, err));
     c->tls = SSL_new(ctx);
-    if (!c->tls || SSL_set_fd(c->tls, c->fd) != 1)
+    if (!c->tls || !set_socket(c))
         return tls_fail(err, TACIT_ERR_INTERNAL, "TLS");
     TRY(handshake(c, party, err));
     return check_role(c, party, err);
@@ -136,7 +183,8 @@ void tls_end(channel *c)
 {
     SSL_free(c->tls);
     SSL_CTX_free(c->context);
-    c->tls = c->context = NULL;
+    BIO_meth_free(c->method);
+    c->tls = c->context = c->method = NULL;
 }
 
 /* ---- certificates for tests and closed groups ---- */

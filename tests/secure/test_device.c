@@ -130,9 +130,12 @@ static void check_graph(const char *text, sec_mode mode, const cuda_device *devi
 {
     world w;
     world_graph(&w, text, 5, 0.6);
+    world_inputs(&w, 2);
+    if (mode.calibrated)
+        world_calibrate(&w);
     if (world_compile(&w, mode) != TACIT_OK)
         fail_msg("%s", w.err.message);
-    world_inputs(&w, 2);
+    assert_true(!mode.calibrated || w.p->guarded > 0);
     uint8_t *sent[2] = {0};
     size_t size[2] = {0};
     rng start = w.r;
@@ -163,8 +166,35 @@ static void check_graph(const char *text, sec_mode mode, const cuda_device *devi
     world_end(&w);
 }
 
+/* A party on a device hears the guard's verdict as well, whichever party that is. */
+static void check_guard(const cuda_device *device)
+{
+    for (int which = 0; which < 4; which++) {
+        world w;
+        sec_mode mode = world_mode();
+        mode.calibrated = true;
+        mode.input_bound = 100;
+        world_graph(&w, conv, 5, 0.6);
+        world_inputs(&w, 1);
+        world_calibrate(&w);
+        if (world_compile(&w, mode) != TACIT_OK)
+            fail_msg("%s", w.err.message);
+        for (int64_t i = 0; i < ir_tensor_count(w.in[0]); i++)
+            ((float *)w.in[0]->data)[i] *= 50;
+        device_side s[2] = {{.device = which & 1 ? &device[0] : NULL},
+                            {.device = which & 2 ? &device[1] : NULL}};
+        run_with(&w, 2, which == 0 ? device : NULL, s);
+        for (int b = 0; b < 2; b++)
+            assert_int_equal(s[b].s.status, TACIT_ERR_VALUE);
+        for (size_t i = 0; i < w.out[0]->bytes; i++)
+            assert_int_equal(((uint8_t *)w.out[0]->data)[i], 0xa5);
+        world_end(&w);
+    }
+}
+
 static void check_all(const cuda_device *device)
 {
+    check_guard(device);
     static const char *const graphs[] = {layer, small, conv};
     for (size_t g = 0; g < 3; g++)
         for (int weights = SEC_PUBLIC; weights <= SEC_SERVER; weights++) {
@@ -177,6 +207,8 @@ static void check_all(const cuda_device *device)
             sec_mode mode = world_mode();
             mode.compare = (uint8_t)compare;
             mode.dither = dither;
+            check_graph(layer, mode, device);
+            mode.calibrated = true;
             check_graph(layer, mode, device);
         }
 }

@@ -30,6 +30,7 @@ typedef struct world {
     sec_program *p;
     rng r;
     ir_tensor *in[8], *out[8], *sim[8], *plain[8];
+    double *seen; /* by value: largest sizes, for calibrated modes */
     tacit_error err;
 } world;
 
@@ -82,7 +83,7 @@ static inline sec_mode world_mode(void)
 
 static inline tacit_status world_compile(world *w, sec_mode mode)
 {
-    sec_options o = {.mode = mode};
+    sec_options o = {.mode = mode, .calibration = w->seen, .n_calibration = w->graph->values.count};
     return sec_compile(w->graph, &o, NULL, &w->p, &w->err);
 }
 
@@ -134,10 +135,24 @@ static inline void world_plain(world *w)
         for (uint32_t k = 0; k < n->n_outputs; k++)
             if (n->outputs[k])
                 value[n->outputs[k]->id] = &results[k];
+        for (uint32_t k = 0; k < n->n_outputs && w->seen; k++)
+            for (int64_t e = 0; n->outputs[k] && e < ir_tensor_count(&results[k]); e++)
+                w->seen[n->outputs[k]->id] =
+                    fmax(w->seen[n->outputs[k]->id],
+                         fabs(ir_load_f64(results[k].dtype, results[k].data, e)));
     }
     for (uint32_t i = 0; i < g->outputs.count; i++)
         w->plain[i] = (ir_tensor *)value[g->outputs.data[i]->id];
     free(value);
+}
+
+/* Sizes of everything on the inputs there are, times two, as calibration takes them. */
+static inline void world_calibrate(world *w)
+{
+    w->seen = ARENA_ARRAY(&w->memory, w->graph->values.count + 1u, double);
+    world_plain(w);
+    for (uint32_t i = 0; i < w->graph->values.count; i++)
+        w->seen[i] *= 2;
 }
 
 /* ---- keys in memory, messages through a socket ---- */
