@@ -116,7 +116,7 @@ static tacit_status emit_window(op_lower *c, const op_window *w, cpu_blocked_win
         plan->dilation[i] = w->dilation[i], plan->pad[i] = w->pad_begin[i];
         plan->pad_after[i] = w->pad_end[i];
     }
-    enum { TILE = 40000 }; /* sums of vectors: about 20 µs */
+    enum { TILE = 10000 }; /* sums of vectors: about 5 µs */
     int64_t row = w->out[1] * (w->taps + 3), plane = w->out[0] * row;
     plan->band = plane > 2 * TILE ? TILE / row + 1 : w->out[0];
     plan->bands = (uint32_t)((w->out[0] + plan->band - 1) / plan->band);
@@ -360,7 +360,7 @@ static void join_rows(cpu_blocked_conv_args *a, int64_t bands)
     a->row_step *= best;
 }
 
-/* Tiles of 20 µs or more, up to about 48. A band of the input stays in L2 while the panels of
+/* Tiles of 6 µs or more, up to about 48. A band of the input stays in L2 while the panels of
  * weights pass; many weights rather divide by panels. Shapes alone decide. */
 static void cut(cpu_blocked_conv_args *a, int64_t units, bool pointwise, int64_t width)
 {
@@ -369,7 +369,7 @@ static void cut(cpu_blocked_conv_args *a, int64_t units, bool pointwise, int64_t
     if (rows > a->height)
         rows = a->height;
     double us = 2.0 * (double)(units * a->channels * a->height * a->width) * (double)a->k / 1e5;
-    int64_t wanted = (int64_t)(us / 20) + 1;
+    int64_t wanted = (int64_t)(us / 6) + 1;
     wanted = wanted > 48 ? 48 : wanted;
     if (a->k * a->channels <= 2 * L2 && rows * units < wanted && rows * units * panels < 2 * wanted)
         rows = (wanted + units - 1) / units < a->height / 2 ? (wanted + units - 1) / units : rows;

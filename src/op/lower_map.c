@@ -204,8 +204,8 @@ static tacit_status emit(op_lower *c, const map_plan *m)
     for (uint32_t k = 0; k < m->inputs; k++)
         cpu_nd_operand(&nd, m->strides[k]);
     cpu_nd_operand(&nd, c->out[0].strides);
-    /* About 20 µs a tile. */
-    uint32_t tiles = cpu_nd_ready(&nd, (m->costly ? 16384 : 65536) / (1 + m->n_steps / 4));
+    /* About 5 µs a tile. */
+    uint32_t tiles = cpu_nd_ready(&nd, (m->costly ? 4096 : 16384) / (1 + m->n_steps / 4));
     if (tiles == 0)
         return TACIT_OK; /* nothing to compute, so no thunk */
     TRY(is_simple(c, m, &nd) ? emit_simple(c, m, &nd, tiles) : emit_program(c, m, &nd, tiles));

@@ -89,6 +89,7 @@ int op_lower_rows_in_set(int64_t a_row, int64_t height)
 
 void op_lower_cut(cpu_gemm_args *g, int64_t batch, cpu_isa isa)
 {
+    enum { TILE_NS = 5000, SOME = 16 };
     int64_t height = cpu_gemm_height(isa), width = cpu_gemm_width(isa);
     int64_t passes = (g->m + height - 1) / height;
     int64_t together = passes ? (g->m + passes - 1) / passes : 1; /* rows of a register tile */
@@ -104,11 +105,14 @@ void op_lower_cut(cpu_gemm_args *g, int64_t batch, cpu_isa isa)
     int64_t rows = g->m < g->tile_rows ? g->m : g->tile_rows;
     /* ns of a panel: 100 flops a ns, or 16 bytes of B a ns when few rows use them. */
     double panel_ns = (double)(g->k * width) * (rows < 13 ? 0.25 : (double)rows / 50.0);
-    int64_t least = panel_ns > 20000 ? 1 : (int64_t)(20000 / (panel_ns + 1)) + 1;
+    int64_t least = panel_ns > TILE_NS ? 1 : (int64_t)(TILE_NS / (panel_ns + 1)) + 1;
     int64_t others = (int64_t)g->row_tiles * batch;
     int64_t wanted = others >= 48 ? 1 : 48 / others;
-    if (g->copy_a && least < 256 / width)
-        least = 256 / width;
+    if (g->copy_a) { /* columns should be many enough to be worth a copy of A's rows */
+        int64_t worth = panels / SOME < 256 / width ? panels / SOME : 256 / width;
+        worth = worth > 64 / width ? worth : 64 / width;
+        least = least > worth ? least : worth;
+    }
     int64_t tiles = panels / least;
     tiles = tiles < 1 ? 1 : tiles > wanted ? wanted : tiles;
     g->tile_cols = (panels + tiles - 1) / tiles * width;

@@ -29,7 +29,7 @@ tacit_status op_lower_softmax(op_lower *c)
     split_shape(shape, axis, axis + 1, &outer, &length, &inner);
     if (outer * length * inner == 0)
         return TACIT_OK;
-    int64_t rows = rows_of_tile(outer, length, 16384);
+    int64_t rows = rows_of_tile(outer, length, 8192);
     int64_t groups = (inner + CPU_SOFTMAX_COLUMNS - 1) / CPU_SOFTMAX_COLUMNS;
     int64_t tiles = inner == 1 ? (outer + rows - 1) / rows : outer * groups;
     if (tiles > INT32_MAX)
@@ -61,7 +61,7 @@ static tacit_status emit_norm(op_lower *c, int64_t rows, int64_t length, int sca
         return TACIT_OK;
     if (length == 0) /* statistics of nothing: as the evaluator has them */
         return OP_LOWER_NO_KERNEL;
-    int64_t tile = rows_of_tile(rows, length, 32768);
+    int64_t tile = rows_of_tile(rows, length, 6144);
     int64_t tiles = (rows + tile - 1) / tile;
     if (tiles > INT32_MAX)
         return OP_LOWER_NO_KERNEL;

@@ -7,11 +7,12 @@
 #include "tacit/task.h"
 
 enum {
-    CHUNK_NS = 20 * 1000,  /* a task should be worth its scheduling */
+    CHUNK_NS = 2500,       /* a task should be worth its scheduling */
     SERIAL_NS = 60 * 1000, /* programs shorter than this run on the calling thread */
     WORTH_NS = 1000,       /* … and so do those whose thunks are on average shorter than this */
-    CHUNKS_PER_THREAD = 8,
-    LEARNING_RUNS = 2, /* the first is cold */
+    SHARE_PARTS = 4,       /* the next chunk is this part of what its thread has left */
+    CHUNKS_MOST = 24,      /* of a thread */
+    LEARNING_RUNS = 2,     /* the first is cold */
     NO_TASK = UINT32_MAX,
 };
 
@@ -244,22 +245,54 @@ static void start_list(builder *b)
 
 static double thunk_ns(const prog_thunk *t)
 {
-    return t->made->flops / 30.0 + (double)t->made->bytes / 10.0 + 50.0;
-}
-
-static uint32_t chunk_count(const builder *b, const prog_thunk *t)
-{
-    double wanted = thunk_ns(t) / CHUNK_NS;
-    uint32_t most = b->t->threads * CHUNKS_PER_THREAD;
-    uint32_t n = wanted < 1 ? 1 : wanted > most ? most : (uint32_t)wanted;
-    return n < t->tiles ? n : t->tiles;
+    return t->made->flops / 60.0 + (double)t->made->bytes / 20.0 + 50.0;
 }
 
 typedef struct cut {
     region *regions;
     uint32_t n_regions, chunks, first_task;
+    uint32_t *ends;  /* by chunk: behind its last tile */
+    uint32_t *homes; /* by chunk: the thread that should have it */
     bool any_shared;
 } cut;
+
+static uint32_t chunk_begin(const cut *c, uint32_t k)
+{
+    return k ? c->ends[k - 1] : 0;
+}
+
+/* Each thread has an equal run of tiles, which it works off in ever smaller chunks: there is little
+ * to wait for at the end, and few tasks in all. The largest come last in the list, because what was
+ * made ready last is run first. */
+static tacit_status cut_tiles(builder *b, const prog_thunk *t, cut *c)
+{
+    uint32_t threads = b->t->threads, most = threads * CHUNKS_MOST;
+    double wanted = thunk_ns(t) / CHUNK_NS;
+    uint32_t parts = wanted < 1 ? 1 : wanted > most ? most : (uint32_t)wanted;
+    parts = parts < t->tiles ? parts : t->tiles;
+    uint32_t least = (t->tiles + parts - 1) / parts, shares = parts < threads ? parts : threads;
+    c->ends = ARENA_ARRAY(&b->scratch, parts + shares, uint32_t);
+    c->homes = ARENA_ARRAY(&b->scratch, parts + shares, uint32_t);
+    if (!c->ends || !c->homes)
+        return no_memory(b);
+    for (uint32_t s = 0; s < shares; s++) {
+        uint32_t begin = (uint32_t)((uint64_t)t->tiles * s / shares), first = c->chunks;
+        uint32_t end = (uint32_t)((uint64_t)t->tiles * (s + 1) / shares), left = end - begin;
+        while (left) { /* from the end on */
+            uint32_t size = left / SHARE_PARTS > least ? left / SHARE_PARTS : least;
+            size = left < 2 * least ? left : size;
+            c->homes[c->chunks] = s;
+            c->ends[c->chunks++] = begin + left;
+            left -= size;
+        }
+        for (uint32_t i = first, k = c->chunks; i + 1 < k; i++) { /* … and turn the list round */
+            uint32_t swap = c->ends[i];
+            c->ends[i] = c->ends[--k];
+            c->ends[k] = swap;
+        }
+    }
+    return TACIT_OK;
+}
 
 static tacit_status list_regions(builder *b, const prog_thunk *t, cut *c)
 {
@@ -298,8 +331,7 @@ static tacit_status add_chunks(builder *b, uint32_t thunk, cut *c)
     uint32_t entry;
     TRY(join_entry(b, c, &entry));
     for (uint32_t k = 0; k < c->chunks; k++) {
-        uint32_t first = (uint32_t)((uint64_t)t->tiles * k / c->chunks), index;
-        uint32_t last = (uint32_t)((uint64_t)t->tiles * (k + 1) / c->chunks);
+        uint32_t first = chunk_begin(c, k), last = c->ends[k], index;
         start_list(b);
         if (entry != NO_TASK)
             TRY(found_add(b, entry));
@@ -314,10 +346,10 @@ static tacit_status add_chunks(builder *b, uint32_t thunk, cut *c)
             TRY(look_up(b, r->space, begin, end, r->write));
         }
         task_def def = {.thunk = thunk, .begin = first, .end = last};
-        def.cost_ns = (uint32_t)(thunk_ns(t) / c->chunks);
+        def.cost_ns = (uint32_t)(thunk_ns(t) * (last - first) / t->tiles);
         /* Equal parts of consecutive thunks mostly work on the same part of the data. */
         if (c->chunks > 1)
-            def.near = 1 + (uint32_t)((uint64_t)k * b->t->threads / c->chunks);
+            def.near = 1 + c->homes[k];
         TRY(add_task(b, def, &index));
         if (k == 0)
             c->first_task = index;
@@ -326,9 +358,8 @@ static tacit_status add_chunks(builder *b, uint32_t thunk, cut *c)
 }
 
 /* After all chunks have looked: what they touch becomes visible to later thunks. */
-static tacit_status record_chunks(builder *b, uint32_t thunk, const cut *c)
+static tacit_status record_chunks(builder *b, const cut *c)
 {
-    const prog_thunk *t = &b->p->thunks[thunk];
     uint32_t join = c->first_task;
     if (c->chunks > 1 && c->any_shared) {
         start_list(b);
@@ -346,10 +377,8 @@ static tacit_status record_chunks(builder *b, uint32_t thunk, const cut *c)
                 continue;
             }
             for (uint32_t k = 0; k < c->chunks; k++) {
-                uint32_t first = (uint32_t)((uint64_t)t->tiles * k / c->chunks);
-                uint32_t last = (uint32_t)((uint64_t)t->tiles * (k + 1) / c->chunks);
                 uint64_t begin, end;
-                tile_range(r, first, last, &begin, &end);
+                tile_range(r, chunk_begin(c, k), c->ends[k], &begin, &end);
                 TRY(record(b, r->space, begin, end, r->write, c->first_task + k));
             }
         }
@@ -376,10 +405,11 @@ static tacit_status build_all(builder *b)
             return no_memory(b);
     }
     for (uint32_t i = 0; i < p->n_thunks; i++) {
-        cut c = {.chunks = chunk_count(b, &p->thunks[i])};
+        cut c = {0};
+        TRY(cut_tiles(b, &p->thunks[i], &c));
         TRY(list_regions(b, &p->thunks[i], &c));
         TRY(add_chunks(b, i, &c));
-        TRY(record_chunks(b, i, &c));
+        TRY(record_chunks(b, &c));
     }
     return TACIT_OK;
 }
