@@ -4,7 +4,8 @@
     python/call_overhead   what a call costs beyond the C call (one small input and output)
     python/call            the whole call, against ONNX Runtime's
     python/import          `import tacit`; NumPy comes with the first array, see python/import_numpy
-    python/dropin/MODEL    tacit.onnxruntime on the models of bench/models, one thread
+    python/dropin/MODEL    InferenceSession.run of tacit.onnxruntime and of onnxruntime on the models of
+                           bench/models, with 1 and 2 threads (2: the default on the machine we report)
 
 Usage: bench.py BUILD [PREFIX]; appends JSON lines to $TACIT_BENCH_JSONL."""
 
@@ -19,7 +20,10 @@ import time
 import numpy as np
 
 import tacit
-import tacit.onnxruntime
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "models"))
+import compare  # noqa: E402
 
 build = sys.argv[1]
 prefix = sys.argv[2] if len(sys.argv) > 2 else ""
@@ -32,14 +36,14 @@ except ImportError:
 
 
 def wanted(name):
-    return name.startswith(prefix)
+    return name.startswith(prefix) or prefix.startswith(name + "/")
 
 
-def record(bench, ours, peer, peer_name, unit):
+def record(bench, ours, peer, peer_name, unit, **more):
     ratio = None if peer is None else round(peer / ours, 3)
-    print(f"{bench:<32} {ours:>10.3f} {unit} {'-' if peer is None else f'{peer:10.3f}'} {ratio}")
+    print(f"{bench:<32} {ours:>10.3f} {unit} {'-' if peer is None else f'{peer:10.3f}'} {ratio}", flush=True)
     row = {"bench": bench, "ours": round(ours, 4), "peer": peer and round(peer, 4)}
-    row.update(peer_name=peer_name, unit=unit, ratio=ratio)
+    row.update(peer_name=peer_name, unit=unit, ratio=ratio, **more)
     if "TACIT_BENCH_JSONL" in os.environ:
         with open(os.environ["TACIT_BENCH_JSONL"], "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
@@ -101,47 +105,54 @@ def import_ms(module):
     return statistics.median(runs)
 
 
-def feed(session, rng):
-    made = {}
-    for port in session.get_inputs():
-        shape = [d if isinstance(d, int) else 1 for d in port.shape]
-        if "int" in port.type:
-            made[port.name] = rng.integers(0, 100, shape).astype(port.type[7:-1])
-        else:
-            made[port.name] = rng.random(shape).astype(np.float32)
-    return made
+def drop_in(models, name, arguments, threads):
+    """The same script in two processes, one per runtime, which take turns (bench/models)."""
+    path = models.int8(name) if arguments is None else models.model(name, arguments)
+    runner = os.path.join(HERE, "dropin_runner.py")
+    sides = []
+    try:
+        for module in ("tacit.onnxruntime", "onnxruntime"):
+            command = [sys.executable, runner, module, path, str(threads)]
+            sides.append(compare.Side(command, module))
+        compare.interleave(sides)
+        more = {"runs": len(sides[0].kept), "dropped_turns": sum(s.dropped for s in sides)}
+        return sides[0].median(), sides[1].median(), sides[1].opened["version"], more
+    finally:
+        for side in sides:
+            side.close()
 
 
-def drop_in(path):
-    """Both runtimes in turns, so that a busy machine is busy for both."""
-    options = tacit.onnxruntime.SessionOptions(), real.SessionOptions()
-    for o in options:
-        o.intra_op_num_threads = 1
-    ours = tacit.onnxruntime.InferenceSession(path, options[0])
-    peer = real.InferenceSession(path, options[1], providers=["CPUExecutionProvider"])
-    inputs = feed(peer, np.random.default_rng(0))
-    times = [], []
-    for session in (ours, peer):
-        session.run(None, inputs)
-    end = time.perf_counter() + 2
-    while len(times[0]) < 7 or (len(times[0]) < 500 and time.perf_counter() < end):
-        for session, kept in zip((ours, peer), times):
-            start = time.perf_counter()
-            session.run(None, inputs)
-            kept.append((time.perf_counter() - start) * 1e3)
-    return statistics.median(times[0]), statistics.median(times[1])
+class Models(compare.Bench):
+    """The files of bench/models, made where they are not there yet."""
+
+    def int8(self, name):
+        path = os.path.join(self.models, "model-bert-int8.onnx")  # as scripts/bench-decode has it
+        if not os.path.exists(path):
+            from onnxruntime.quantization import QuantType, quantize_dynamic
+
+            part = path.replace(".onnx", ".part.onnx")
+            source = self.model("model/bert-128", "bert --seq 128")
+            quantize_dynamic(source, part, weight_type=QuantType.QInt8, per_channel=True)
+            os.rename(part, path)
+        return path
 
 
-def example(name, arguments):
-    """The file that bench/models uses, made where it is not there yet."""
-    path = f"{build}/models/{name.replace('/', '-')}.onnx"
-    if not os.path.exists(path):
-        os.makedirs(f"{build}/models", exist_ok=True)
-        part = path.replace(".onnx", ".part.onnx")
-        command = [f"{build}/tacit", "example", *arguments.split(), "--out", part]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        os.rename(part, path)
-    return path
+def drop_ins():
+    models = Models(build, prefix)
+    failed = 0
+    for entry, arguments in [*compare.ENTRIES, ("model/bert-int8-128", None)]:
+        short = entry.removeprefix("model/").replace("/", "-")
+        for threads in (1, 2):
+            name = f"python/dropin/{short}/t{threads}"
+            if not wanted(name):
+                continue
+            try:
+                ours, peer, version, more = drop_in(models, entry, arguments, threads)
+                record(name, ours, peer, version, "ms", **more)
+            except (RuntimeError, OSError, ValueError, subprocess.CalledProcessError) as e:
+                print(f"{name}: {e}", file=sys.stderr)
+                failed = 1
+    return failed
 
 
 if wanted("python/call") or wanted("python/call_overhead"):
@@ -151,12 +162,4 @@ if wanted("python/import"):
     record("python/import", import_ms("tacit"), peer, "onnxruntime" if real else "none", "ms")
 if wanted("python/import_numpy"):
     record("python/import_numpy", import_ms("numpy"), None, "none", "ms")
-if real:
-    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models"))
-    from compare import ENTRIES
-
-    for entry, arguments in ENTRIES:
-        short = entry.split("/", 1)[1] if entry.startswith("model/") else entry.replace("/", "-")
-        if entry.startswith(("model/", "mlp/", "block/")) and wanted(f"python/dropin/{short}"):
-            ours, peer = drop_in(example(entry, arguments))
-            record(f"python/dropin/{short}", ours, peer, "onnxruntime", "ms")
+sys.exit(drop_ins() if real else 0)
