@@ -196,6 +196,11 @@ static bool bind_given_output(py_call *c, const py_ports *ports, uint32_t i, PyO
 {
     const char *name = ports->outputs[i].name;
     int got = py_array_lend(array, &c->out[i]);
+    if (got == 0) { /* a tensor of another library, maybe: the array keeps it */
+        PyObject *view = PyObject_CallFunctionObjArgs(py.place, array, NULL);
+        got = !view ? -1 : view == Py_None ? 0 : py_array_lend(view, &c->out[i]);
+        Py_XDECREF(view);
+    }
     if (got == 0)
         py_fail(TACIT_ERR_ARGUMENT, "the array for output '%s' is not dense (C order, aligned)",
                 name);

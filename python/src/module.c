@@ -220,13 +220,14 @@ static PyObject *configure(PyObject *module, PyObject *args)
 static PyObject *arrays(PyObject *module, PyObject *args)
 {
     (void)module;
-    PyObject *empty, *asarray, *convert, *unpack, *dtypes;
-    if (!PyArg_ParseTuple(args, "OOOOO!:arrays", &empty, &asarray, &convert, &unpack, &PyDict_Type,
-                          &dtypes))
+    PyObject *empty, *asarray, *convert, *place, *unpack, *dtypes;
+    if (!PyArg_ParseTuple(args, "OOOOOO!:arrays", &empty, &asarray, &convert, &place, &unpack,
+                          &PyDict_Type, &dtypes))
         return NULL;
     replace(&py.empty, empty);
     replace(&py.asarray, asarray);
     replace(&py.convert, convert);
+    replace(&py.place, place);
     replace(&py.unpack, unpack);
     for (int i = 1; i < TACIT_DTYPE_COUNT; i++) {
         PyObject *dtype = PyDict_GetItemString(dtypes, tacit_dtype_text((tacit_dtype)i));

@@ -25,6 +25,7 @@ typedef struct py_state {
     PyObject *empty;        /* numpy.empty */
     PyObject *asarray;      /* numpy.asarray */
     PyObject *convert;      /* (object, dtype name, input name, strict) -> dense array */
+    PyObject *place;        /* object of another library -> array on its memory, or None */
     PyObject *unpack;       /* (uint8 array, dtype name, shape) -> one element per item */
     PyObject *array_struct; /* "__array_struct__" */
     PyObject *dtypes[TACIT_DTYPE_COUNT]; /* numpy dtypes; NULL where numpy has none */

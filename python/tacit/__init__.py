@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import (
+    TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union,
+)  # fmt: skip
 
 from . import _tacit
 from ._tacit import Error
 
 if TYPE_CHECKING:
+    from . import backend, onnxruntime, secure, torch, train  # noqa: F401
     from ._graph import Graph, Value, scan
     from .torch import from_torch
     from .train import TrainStep, train_step
@@ -317,7 +320,7 @@ def _options(
     )
 
 
-def _names(names: Union[str, Sequence[str]]) -> Sequence[str]:
+def _names(names: Union[str, Iterable[str]]) -> Sequence[str]:
     return [names] if isinstance(names, str) else list(names)
 
 

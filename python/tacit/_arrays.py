@@ -157,6 +157,18 @@ def dense(array: np.ndarray, what: str, strict: bool) -> np.ndarray:
     return np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)
 
 
+def place(value: Any) -> Optional[np.ndarray]:
+    """The memory of another library's tensor as an array to write into; None: it has none."""
+    if isinstance(value, np.ndarray):
+        return None
+    if hasattr(value, "__dlpack__"):
+        return from_dlpack(value)
+    try:
+        return np.asarray(memoryview(value))
+    except TypeError:
+        return None
+
+
 def convert(value: Any, text: str, name: str, strict: bool) -> Any:
     """What the extension asks for when an argument is no dense array: an array, or for strings and
     packed types (storage, shape)."""
@@ -180,4 +192,4 @@ def constant(value: Any, dtype: Optional[Any] = None) -> np.ndarray:
     return np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)
 
 
-_tacit.arrays(np.empty, np.asarray, convert, unpack, dict(dtypes))
+_tacit.arrays(np.empty, np.asarray, convert, place, unpack, dict(dtypes))

@@ -202,8 +202,8 @@ class Graph:
         """A parameter of a body: its node tells the type."""
         return Value(self, self._builder.input(name, None, ()), dtype)
 
-    def _capture(self, thing: Value) -> Value:
-        outer = self._parent.value(thing)
+    def _capture(self, parent: "Graph", thing: Value) -> Value:
+        outer = parent.value(thing)
         if outer.handle not in self._outer:
             inner = self._argument(f"outer.{len(self._outer)}", outer.dtype)
             self._outer[outer.handle] = outer, inner
@@ -226,8 +226,8 @@ class Graph:
     def value(self, thing: Any, dtype: Optional[str] = None) -> Value:
         """A value as it is; anything else as a constant. Plain numbers take `dtype`."""
         if isinstance(thing, Value):
-            if self._is_inside(thing.graph):
-                return self._capture(thing)
+            if self._parent is not None and self._is_inside(thing.graph):
+                return self._capture(self._parent, thing)
             if thing.graph is not self:
                 raise ValueError("a value of another graph")
             return thing

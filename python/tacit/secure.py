@@ -6,6 +6,8 @@
     tacit.secure.load("public.tacit").deal("server.key", "client.key")
     private.serve("server.key", "0.0.0.0:7000", "certificates")
     y = tacit.secure.load("public.tacit").query("client.key", "host:7000", "certificates", x)
+
+The functions plan, deal, serve, query and sim do one of these steps from a model or a description.
 """
 
 from __future__ import annotations
@@ -103,6 +105,43 @@ def compile(
 def load(path: Any) -> Private:
     """From the public description that Private.strip wrote."""
     return Private(_tacit.secure_load(os.fspath(path)))
+
+
+def _compiled(model: Any, options: Dict[str, Any]) -> Private:
+    return model if isinstance(model, Private) else compile(model, **options)
+
+
+def _described(public: Any) -> Private:
+    return public if isinstance(public, Private) else load(public)
+
+
+def plan(model: Any, **options: Any) -> Dict[str, Any]:
+    """What private inference of a model costs; the options are those of compile."""
+    return _compiled(model, options).plan()
+
+
+def sim(model: Any, *arrays: Any, **options: Any) -> Any:
+    """The cleartext twin of a model: bit for bit what two parties would compute."""
+    return _compiled(model, options).sim(*arrays)
+
+
+def deal(public: Any, server_key: Any, client_key: Any, runs: int = 1) -> None:
+    """One-time keys from a public description (Private.strip)."""
+    _described(public).deal(server_key, client_key, runs)
+
+
+def serve(
+    model: Any, key: Any, address: str, certificates: Any, timeout: float = 30, **options: Any
+) -> Dict[str, int]:
+    """Serves one query of a model; bytes and rounds."""
+    return _compiled(model, options).serve(key, address, certificates, timeout)
+
+
+def query(
+    public: Any, key: Any, address: str, certificates: Any, *arrays: Any, timeout: float = 30
+) -> Any:
+    """The client's side, from a public description: one array, or a tuple of them."""
+    return _described(public).query(key, address, certificates, *arrays, timeout=timeout)
 
 
 def certificates(folder: Any, days: int = 1) -> None:

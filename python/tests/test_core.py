@@ -152,6 +152,29 @@ def test_dlpack_in_and_out(affine, rng):
     np.testing.assert_allclose(np.from_dlpack(y), expected(x), rtol=1e-6)
 
 
+def address(thing):
+    return np.from_dlpack(thing).ctypes.data if hasattr(thing, "__dlpack__") else None
+
+
+def test_dlpack_and_buffers_are_not_copied(affine, rng):
+    """In: the memory lent to the core is the tensor's. Out: the consumer's is the result's."""
+    model, expected = affine
+    x = rng.random((2, 4), np.float32)
+    for thing in (OnlyDlpack(x), memoryview(x), x):
+        lent = tacit._arrays.convert(thing, "f32", "x", True)
+        assert lent.ctypes.data == x.ctypes.data
+    session = tacit.compile(model, dims={"batch": 2}, strict=True)
+    y = session(OnlyDlpack(x))
+    assert address(OnlyDlpack(y)) == y.ctypes.data
+    for make in (OnlyDlpack, memoryview):
+        out = np.zeros((2, 3), np.float32)
+        target = make(out)
+        assert session(x, out=target) is target
+        np.testing.assert_allclose(out, expected(x), rtol=1e-6)
+    with pytest.raises(tacit.Error, match="not dense"):
+        session(x, out=OnlyDlpack(np.zeros((3, 2), np.float32).T))
+
+
 def test_strided_arrays_are_copied_with_one_warning(affine, rng, monkeypatch):
     model, expected = affine
     monkeypatch.setattr(tacit._arrays, "_warned", False)
@@ -294,6 +317,40 @@ def test_profile_and_views(affine, rng):
     assert "MatMul" in str(tacit.show(affine[0])) and "<pre>" in affine[0]._repr_html_()
     with pytest.raises(tacit.Error):
         session.program.view("explain", node="nothing")
+
+
+@pytest.mark.parametrize("kind", ["graph", "passes", "plan", "program"])
+def test_views_in_a_notebook(affine, rng, kind):
+    """show() is text in a terminal and a page in a notebook: graph, plan, profile."""
+    from html.parser import HTMLParser
+
+    class Balanced(HTMLParser):
+        def __init__(self):
+            super().__init__()
+            self.open, self.words, self.void = [], [], {"meta", "br", "hr", "img", "input", "link"}
+
+        def handle_starttag(self, tag, attrs):
+            self.open += [] if tag in self.void else [tag]
+
+        def handle_endtag(self, tag):
+            assert self.open.pop() == tag
+
+        def handle_data(self, data):
+            self.words.append(data)
+
+    session = tacit.compile(affine[0], dims={"batch": 2})
+    session.profile()
+    session(rng.random((2, 4), np.float32))
+    view = session.show(kind)
+    page = Balanced()
+    page.feed(view.html)
+    assert not page.open and "MatMul" in "".join(page.words)
+    outer = Balanced()
+    outer.feed(view._repr_html_())
+    assert not outer.open and "share" in "".join(outer.words)  # the profile's table
+    assert "MatMul" in str(view) and "share" in str(view)
+    for thing in (affine[0], session.program, session, tacit.show(session, kind)):
+        assert thing._repr_html_().startswith("<")
 
 
 def run_child(code):

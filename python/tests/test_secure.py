@@ -60,6 +60,34 @@ def test_two_parties(network, rng, tmp_path):
     assert client.report["rounds"] > 0 and client.report["sent"] > 0
 
 
+def test_one_step_functions(network, rng, tmp_path):
+    model, expected = network
+    x = rng.standard_normal((2, 4)).astype(np.float32)
+    assert tacit.secure.plan(model) == tacit.secure.compile(model).plan()
+    np.testing.assert_allclose(tacit.secure.sim(model, x), expected(x), atol=0.02)
+    public, keys = tmp_path / "public.tacit", (tmp_path / "server.key", tmp_path / "client.key")
+    tacit.secure.compile(model).strip(public)
+    tacit.secure.deal(public, *keys)
+    folder = tmp_path / "certificates"
+    tacit.secure.certificates(folder)
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{s.getsockname()[1]}"
+    reports = []
+    thread = threading.Thread(
+        target=lambda: reports.append(
+            tacit.secure.serve(model, keys[0], address, folder, timeout=60)
+        )
+    )
+    thread.start()
+    y = tacit.secure.query(public, keys[1], address, folder, x, timeout=60)
+    thread.join()
+    assert reports and reports[0]["rounds"] > 0
+    np.testing.assert_allclose(y, expected(x), atol=0.02)
+    with pytest.raises(tacit.Error):  # the keys were for one run
+        tacit.secure.query(public, keys[1], address, folder, x, timeout=1)
+
+
 def test_bad_arguments(network, tmp_path):
     with pytest.raises(ValueError, match="weights must be"):
         tacit.secure.compile(network[0], weights="hidden")

@@ -190,6 +190,28 @@ def test_shared_parameters_show_in_results():
     np.testing.assert_allclose(tacit.compile(model)(x), expected, rtol=1e-5)
 
 
+def test_tensors_are_not_copied():
+    """torch tensors in and out: the same memory on both sides."""
+    g = tacit.Graph()
+    x = g.input("x", "f32", (64, 64))
+    g.output("y", x * 2.0)
+    session = tacit.compile(g, strict=True)
+    t = torch.rand(64, 64)
+    assert tacit._arrays.convert(t, "f32", "x", True).ctypes.data == t.data_ptr()
+    y = session(t)
+    shared = torch.from_dlpack(y)
+    assert shared.data_ptr() == y.ctypes.data and torch.equal(shared, t * 2)
+    out = torch.zeros(64, 64)
+    assert session(t, out=out) is out and torch.equal(out, t * 2)
+    with pytest.raises(tacit.Error, match="strict"):
+        session(t.t())
+    with pytest.raises(tacit.Error, match="not dense"):
+        session(t, out=torch.zeros(64, 64).t())
+    assert torch.equal(torch.from_dlpack(session(torch.nn.Parameter(t))), t * 2)
+    half = torch.rand(4, 4).bfloat16()
+    assert tacit._arrays.convert(half, "bf16", "x", True).ctypes.data == half.data_ptr()
+
+
 def test_coverage_and_refusals():
     exported = torch.export.export(Function(torch.linalg.pinv), (torch.rand(3, 3),))
     rows = tacit.torch.coverage(exported)
@@ -267,3 +289,19 @@ def test_transformers_with_dynamic_batch_and_sequence(name):
         results = tacit.compile(model, dims=dict(zip(model.symbols, sizes)))(ids)
         y = results[0] if isinstance(results, tuple) else results
         np.testing.assert_allclose(y, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
+
+
+def test_gpt2_as_it_is_published():
+    """The 124M architecture, straight from GPT2LMHeadModel: logits within 1e-3 of torch's."""
+    t = pytest.importorskip("transformers", reason="NOT TESTED: Hugging Face models")
+    torch.manual_seed(0)
+    module = t.GPT2LMHeadModel(t.GPT2Config()).eval()
+    ids = torch.randint(0, 50257, (1, 16))
+    model = tacit.from_torch(module, (ids,))
+    with torch.no_grad():
+        expected = module(ids).logits.numpy()
+    results = tacit.compile(model, exec="tasks")(ids)
+    logits = results[0] if isinstance(results, tuple) else results
+    assert logits.shape == (1, 16, 50257)
+    assert np.abs(logits - expected).max() <= 1e-3 * np.abs(expected).max()
+    np.testing.assert_array_equal(logits.argmax(-1), expected.argmax(-1))
