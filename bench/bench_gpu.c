@@ -748,10 +748,10 @@ static void alone(bench *b, const model_entry *e)
     sec_device *d = NULL;
     ok(b, sec_weights_exchange(p, &party, &link, &weights, &b->err));
     if (!b->failed)
-        ok(b, sec_device_create(p, &party, &b->d, &weights, &d, &b->err));
+        ok(b, sec_device_create(p, &party, &b->d, 1, &weights, NULL, &d, &b->err));
     uint64_t start = clock_ns();
     if (!b->failed)
-        ok(b, sec_device_load(d, &link, &b->err));
+        ok(b, sec_device_load(d, 0, &link, &b->err));
     double load = (double)(clock_ns() - start) * 1e-9, times[7];
     double *by_round = calloc(p->rounds + 3u, sizeof *by_round);
     for (int i = -1; i < 7 && !b->failed; i++) {
@@ -844,9 +844,9 @@ static void gelu(bench *b, const char *how, tacit_secure_compare compare)
     double times[7] = {0};
     ok(b, sec_weights_exchange(p, &party, &link, &weights, &b->err));
     if (!b->failed)
-        ok(b, sec_device_create(p, &party, &b->d, &weights, &d, &b->err));
+        ok(b, sec_device_create(p, &party, &b->d, 1, &weights, NULL, &d, &b->err));
     if (!b->failed)
-        ok(b, sec_device_load(d, &link, &b->err));
+        ok(b, sec_device_load(d, 0, &link, &b->err));
     double *rounds = calloc(p->rounds + 3u, sizeof *rounds);
     for (int i = 0; i < 7 && !b->failed && rounds; i++) {
         l = (loop){.rounds = rounds, .back = clock_ns()};

@@ -106,6 +106,12 @@ typedef struct tacit_secure_peer {
      * says why the processor was used. */
     const char *device;
     uint64_t device_bytes; /* most memory to use there; 0: what is free */
+    /* Keys that do not fit there are uploaded round by round during the query, from pinned memory
+     * of at most so many bytes (0: half of what is free) or straight from the file. */
+    uint64_t host_bytes;
+    /* The client: so many inferences at once, which share rounds and weights; their tensors follow
+     * one another in the arrays. The server: the most it allows; 0: 16. Both need a device. */
+    uint32_t inferences;
 } tacit_secure_peer;
 
 typedef struct tacit_secure_report {

@@ -5,53 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/secure_device.h"
 #include "api/secure_internal.h"
 #include "base/cpu.h"
 #include "fss/rand.h"
 #include "secure/channel.h"
-#include "secure/device.h"
-#include "secure/keyfile.h"
 #include "secure/lanes.h"
 #include "secure/weights.h"
-
-/* ---- where to compute ---- */
-
-/* The device that `wanted` names, or none: then `why` says what computes instead. A GPU that is
- * there but cannot be used is an error only where it was asked for by name. */
-static tacit_status choose_device(const char *wanted, uint64_t budget, cuda_device *device,
-                                  char *why, size_t size, tacit_error *err)
-{
-    *device = (cuda_device){0};
-    if (!wanted || !*wanted)
-        wanted = getenv("TACIT_DEVICE");
-    if (!wanted || !*wanted)
-        wanted = "cpu";
-    snprintf(why, size, "cpu");
-    unsigned long n = 0;
-    bool automatic = strcmp(wanted, "auto") == 0;
-    if (strcmp(wanted, "cpu") == 0)
-        return TACIT_OK;
-    if (strncmp(wanted, "cuda:", 5) == 0) {
-        char *end = NULL;
-        n = strtoul(wanted + 5, &end, 10);
-        if (!wanted[5] || *end || n > 1023)
-            return error_set(err, TACIT_ERR_ARGUMENT, "'%s' names no device", wanted);
-    } else if (strcmp(wanted, "cuda") != 0 && !automatic)
-        return error_set(err, TACIT_ERR_ARGUMENT, "a device is auto, cpu, cuda or cuda:N, not '%s'",
-                         wanted);
-    char missing[96];
-    if (!cuda_present(missing, sizeof missing)) {
-        if (!automatic)
-            snprintf(why, size, "cpu (no GPU: %s)", missing);
-        return TACIT_OK;
-    }
-    tacit_error trouble;
-    tacit_status status = cuda_open((unsigned)n, budget, device, automatic ? &trouble : err);
-    if (status != TACIT_OK && automatic)
-        return TACIT_OK;
-    snprintf(why, size, "%s", device->name);
-    return status;
-}
 
 /* ---- dealer ---- */
 
@@ -87,7 +47,7 @@ static tacit_status deal_runs(const sec_program *p, const dealt *d, uint32_t run
     cuda_device device;
     char why[128];
     fss_dealer_init(&dealer, &p->suite, d->seed[0], d->seed[1]);
-    tacit_status status = choose_device(on, 0, &device, why, sizeof why, err);
+    tacit_status status = api_choose_device(on, 0, &device, why, sizeof why, err);
     sec_device_dealer *there = NULL;
     if (status == TACIT_OK && device.ops)
         status = sec_device_dealer_create(p, &dealer, &device, &there, err);
@@ -151,7 +111,7 @@ typedef struct session {
     weight_cache cache;
     uint8_t tag[WEIGHT_TAG]; /* the server's name for its weights under this key's masks */
     bool known;              /* the client has them already */
-    uint32_t run;
+    uint32_t run, inferences;
     uint64_t start, prepare;
     cuda_device device; /* no ops: the processor */
     char computes[128];
@@ -173,6 +133,7 @@ static tacit_status greet(session *x, tacit_error *err)
     memcpy(mine + 32, h->session, 16);
     mine[48] = (uint8_t)x->party;
     mine[49] = x->device.ops ? DEVICE_LANES : 1;
+    mine[50] = (uint8_t)x->inferences; /* wanted by the client, allowed by the server */
     for (int i = 0; i < 4; i++) {
         mine[52 + i] = (uint8_t)(next >> (8 * i));
         mine[56 + i] = (uint8_t)(h->runs >> (8 * i));
@@ -192,6 +153,17 @@ static tacit_status greet(session *x, tacit_error *err)
     for (int i = 0; i < 4; i++)
         theirs |= (uint32_t)other[52 + i] << (8 * i);
     x->run = next > theirs ? next : theirs;
+    unsigned wanted = x->party == SEC_CLIENT ? mine[50] : other[50];
+    unsigned allowed = x->party == SEC_CLIENT ? other[50] : mine[50];
+    if (wanted == 0 || wanted > allowed)
+        return error_set(err, TACIT_ERR_UNSUPPORTED,
+                         "%u inferences at once are asked for, the server runs at most %u", wanted,
+                         allowed);
+    if (wanted > h->runs - x->run)
+        return error_set(err, TACIT_ERR_SECURITY,
+                         "%u inferences are asked for and the key has %u runs left", wanted,
+                         h->runs - x->run);
+    x->inferences = wanted;
     x->n_lanes = mine[49] < other[49] ? mine[49] : other[49];
     static const uint8_t none[WEIGHT_TAG];
     x->known =
@@ -226,27 +198,36 @@ static tacit_status run_party(session *x, const ir_tensor *const *inputs, ir_ten
     if (x->lines.count > 1) {
         link.exchange = lanes_exchange;
         link.context = &x->lines;
-        link.begin = NULL;
+        link.begin = lanes_begin;
+        link.push = lanes_push;
+        link.end = lanes_end;
     }
     sec_weights weights = {0};
-    sec_device *device = NULL;
-    x->prepare = clock_ns();
+    uint64_t before = clock_ns();
     sec_link cached =
         p->mode.weights == SEC_SERVER ? cache_link(&x->cache, &link, x->known, x->tag) : link;
     tacit_status status = sec_weights_exchange(p, &party, &cached, &weights, err);
     cache_close(&x->cache, status == TACIT_OK);
+    uint64_t prepared = clock_ns();
     if (status == TACIT_OK && x->device.ops) {
-        status = sec_device_create(p, &party, &x->device, &weights, &device, err);
-        if (status == TACIT_OK)
-            status = sec_device_load(device, &link, err);
+        device_job job = {.program = p,
+                          .party = &party,
+                          .device = &x->device,
+                          .weights = &weights,
+                          .link = &link,
+                          .key_path = x->peer->key,
+                          .key_secret = x->peer->secret,
+                          .run = x->run,
+                          .count = x->inferences,
+                          .host_bytes = x->peer->host_bytes,
+                          .inputs = inputs,
+                          .outputs = outputs};
+        status = api_device_run(&job, &prepared, err);
+    } else if (status == TACIT_OK) {
+        status = sec_party_run(p, &party, x->run, &link, &weights, inputs, outputs, err);
     }
-    x->start = clock_ns();
-    x->prepare = x->start - x->prepare;
-    if (status == TACIT_OK)
-        status = device ? sec_device_run(device, x->run, &link, inputs, outputs, err)
-                        : sec_party_run(p, &party, x->run, &link, &weights, inputs, outputs, err);
-    x->start = clock_ns() - x->start;
-    sec_device_free(device);
+    x->prepare = prepared - before;
+    x->start = clock_ns() - prepared;
     sec_weights_free(p, &weights);
     explicit_bzero(&party, sizeof party);
     return status;
@@ -268,8 +249,11 @@ static tacit_status open_key(session *x, tacit_error *err)
                          "the key '%s' is used up: it was dealt for %u runs and keys are never "
                          "used twice",
                          peer->key, x->key.header.runs);
-    return choose_device(peer->device, peer->device_bytes, &x->device, x->computes,
-                         sizeof x->computes, err);
+    TRY(api_choose_device(peer->device, peer->device_bytes, &x->device, x->computes,
+                          sizeof x->computes, err));
+    return x->party == SEC_CLIENT && x->inferences > 1 && !x->device.ops
+               ? error_set(err, TACIT_ERR_UNSUPPORTED, "several inferences at once need a device")
+               : TACIT_OK;
 }
 
 static tacit_status talk(session *x, int fd, const ir_tensor *const *inputs,
@@ -332,6 +316,7 @@ tacit_status tacit_secure_serve(const tacit_secure *s, const tacit_secure_peer *
     session x = {.s = s, .peer = peer, .party = SEC_SERVER, .line = {.fd = -1}, .listener = -1};
     int fd = -1;
     tacit_status status = open_key(&x, err);
+    x.inferences = !x.device.ops ? 1 : peer->inferences ? peer->inferences : DEVICE_INFERENCES;
     if (status == TACIT_OK)
         status = bind_weights(&x, err);
     if (status == TACIT_OK)
@@ -369,17 +354,25 @@ typedef struct tensors {
     ir_tensor *views, **in, **out;
 } tensors;
 
-static tacit_status tensors_make(const tacit_secure *s, const tacit_tensor *inputs, uint32_t n_in,
-                                 tacit_tensor *outputs, uint32_t n_out, tensors *t,
+/* Tensors of `sets` inferences, one set behind the other. */
+static tacit_status tensors_make(const tacit_secure *s, uint32_t sets, const tacit_tensor *inputs,
+                                 uint32_t n_in, tacit_tensor *outputs, uint32_t n_out, tensors *t,
                                  tacit_error *err)
 {
-    t->views = calloc(n_in + n_out + 1u, sizeof *t->views);
-    t->in = calloc(n_in + 1u, sizeof *t->in);
-    t->out = calloc(n_out + 1u, sizeof *t->out);
+    size_t each = (size_t)n_in + n_out;
+    t->views = calloc(sets * each + 1, sizeof *t->views);
+    t->in = calloc((size_t)sets * n_in + 1, sizeof *t->in);
+    t->out = calloc((size_t)sets * n_out + 1, sizeof *t->out);
     if (!t->views || !t->in || !t->out)
         return error_memory(err, "the tensors");
-    TRY(api_secure_views(s, inputs, n_in, true, t->views, t->in, err));
-    return api_secure_views(s, outputs, n_out, false, t->views + n_in, t->out, err);
+    for (uint32_t i = 0; i < sets; i++) {
+        ir_tensor *views = t->views + i * each;
+        TRY(api_secure_views(s, inputs ? inputs + (size_t)i * n_in : NULL, n_in, true, views,
+                             t->in + (size_t)i * n_in, err));
+        TRY(api_secure_views(s, outputs ? outputs + (size_t)i * n_out : NULL, n_out, false,
+                             views + n_in, t->out + (size_t)i * n_out, err));
+    }
+    return TACIT_OK;
 }
 static void tensors_free(tensors *t)
 {
@@ -396,9 +389,14 @@ tacit_status tacit_secure_query(const tacit_secure *s, const tacit_secure_peer *
     session x = {.s = s, .peer = peer, .party = SEC_CLIENT, .line = {.fd = -1}, .listener = -1};
     tensors t = {0};
     int fd = -1;
-    tacit_status status = tensors_make(s, inputs, n_inputs, outputs, n_outputs, &t, err);
-    if (status == TACIT_OK)
-        status = check_inputs(s->program, (const ir_tensor *const *)t.in, err);
+    x.inferences = peer->inferences ? peer->inferences : 1;
+    tacit_status status =
+        x.inferences > UINT8_MAX
+            ? error_set(err, TACIT_ERR_ARGUMENT, "at most 255 inferences run at once")
+            : tensors_make(s, x.inferences, inputs, n_inputs, outputs, n_outputs, &t, err);
+    for (uint32_t i = 0; i < x.inferences && status == TACIT_OK; i++)
+        status =
+            check_inputs(s->program, (const ir_tensor *const *)t.in + (size_t)i * n_inputs, err);
     if (status == TACIT_OK)
         status = open_key(&x, err);
     if (status == TACIT_OK)
@@ -422,7 +420,7 @@ tacit_status tacit_secure_simulate(const tacit_secure *s, const tacit_tensor *in
     tensors t = {0};
     fss_dealer dealer;
     bool with_masks = s->program->mode.dither && insecure_seed;
-    tacit_status status = tensors_make(s, inputs, n_inputs, outputs, n_outputs, &t, err);
+    tacit_status status = tensors_make(s, 1, inputs, n_inputs, outputs, n_outputs, &t, err);
     if (status == TACIT_OK && with_masks) {
         dealt d;
         status = draw(s->program, insecure_seed, &d, err);

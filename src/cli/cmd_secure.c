@@ -347,7 +347,7 @@ static int sub_deal(int argc, char **argv)
         {"--cert", CLI_STRING, &(p)->certificates, "DIR", "folder with certificates; required"},   \
         {"--timeout", CLI_INT, (timeout), "MS", "longest silence of the other party"},             \
         {"--share", CLI_STRING, &(p)->share, "FILE", "this party's share of shared weights"},      \
-        {"--device", CLI_STRING, &(p)->device, "DEVICE", "auto, cpu (default), cuda or cuda:N"},   \
+        SECURE_DEVICE_OPTIONS(p),                                                                  \
     {                                                                                              \
         "--accept-predictable", CLI_FLAG, (predictable), NULL,                                     \
             "use keys dealt with --insecure-seed: they protect nothing"                            \

@@ -17,6 +17,15 @@ typedef struct secure_how {
     int64_t seed;
 } secure_how;
 
+/* Where a party (tacit_secure_peer, or alike) computes. */
+#define SECURE_DEVICE_OPTIONS(p)                                                                   \
+    {"--device", CLI_STRING, &(p)->device, "DEVICE", "auto, cpu (default), cuda or cuda:N"},       \
+        {"--device-bytes", CLI_INT, (int64_t *)&(p)->device_bytes, "N",                            \
+         "most memory to use there; keys beyond it are uploaded during the query"},                \
+    {                                                                                              \
+        "--host-bytes", CLI_INT, (int64_t *)&(p)->host_bytes, "N",                                 \
+            "most pinned memory for such keys (default: half of what is free)"                     \
+    }
 #define SECURE_OPTIONS(h)                                                                          \
     {"--weights", CLI_STRING, &(h)->weights, "MODE", "owned (default), public or shared"},         \
         {"--dither", CLI_FLAG, &(h)->dither, NULL,                                                 \

@@ -16,9 +16,10 @@ typedef struct demo {
     cli_job job;
     tacit_secure *owner, *other;
     tacit_tensor *secure, *sim;
-    uint64_t seed; /* predictable keys: only with dither, where the twin needs the masks */
-    int64_t runs;
+    uint64_t seed;          /* predictable keys: only with dither, where the twin needs the masks */
+    int64_t runs, together; /* queries, and inferences in each */
     const char *device;
+    uint64_t device_bytes, host_bytes;
     uint64_t online_ns;
     tacit_secure_report last;
     secure_match match;
@@ -41,7 +42,7 @@ static int deal_process(const demo *d)
 {
     tacit_secure *s = NULL;
     tacit_error err = {TACIT_OK, ""};
-    tacit_secure_deal_options o = {.runs = (uint32_t)d->runs,
+    tacit_secure_deal_options o = {.runs = (uint32_t)(d->runs * d->together),
                                    .server_key = d->server,
                                    .client_key = d->client,
                                    .insecure_seed = d->seed,
@@ -53,14 +54,22 @@ static int deal_process(const demo *d)
     return CLI_OK;
 }
 
+static tacit_secure_peer peer_of(const demo *d, const char *key)
+{
+    return (tacit_secure_peer){.key = key,
+                               .address = d->address,
+                               .certificates = d->certs,
+                               .timeout_ms = 120000,
+                               .accept_predictable = d->seed != 0,
+                               .device = d->device,
+                               .device_bytes = d->device_bytes,
+                               .host_bytes = d->host_bytes,
+                               .inferences = (uint32_t)d->together};
+}
+
 static int serve_process(const demo *d)
 {
-    tacit_secure_peer peer = {.key = d->server,
-                              .address = d->address,
-                              .certificates = d->certs,
-                              .timeout_ms = 120000,
-                              .accept_predictable = d->seed != 0,
-                              .device = d->device};
+    tacit_secure_peer peer = peer_of(d, d->server);
     for (int64_t i = 0; i < d->runs; i++) {
         tacit_error err = {TACIT_OK, ""};
         tacit_secure_report report;
@@ -95,34 +104,44 @@ static int wait_for(pid_t pid, const char *who)
     return -1;
 }
 
-static void compare(demo *d)
+static void compare(demo *d, const tacit_tensor *secure)
 {
     for (uint32_t i = 0; i < d->job.n_outputs; i++)
-        d->exact &= memcmp(d->secure[i].data, d->sim[i].data, d->secure[i].bytes) == 0;
-    secure_compare(d->secure, d->job.outputs, d->job.n_outputs, &d->match);
+        d->exact &= memcmp(secure[i].data, d->sim[i].data, secure[i].bytes) == 0;
+    secure_compare(secure, d->job.outputs, d->job.n_outputs, &d->match);
+}
+
+/* The same inputs for every inference of a query. */
+static tacit_tensor *inputs_of(demo *d)
+{
+    size_t n = d->job.n_inputs;
+    tacit_tensor *in = ARENA_ARRAY(&d->job.memory, n * (size_t)d->together + 1, tacit_tensor);
+    for (size_t i = 0; in && i < n * (size_t)d->together; i++)
+        in[i] = d->job.inputs[i % n];
+    return in;
 }
 
 static int ask(demo *d, int64_t run)
 {
     tacit_error err = {TACIT_OK, ""};
     tacit_secure_report report;
-    tacit_secure_peer peer = {.key = d->client,
-                              .address = d->address,
-                              .certificates = d->certs,
-                              .timeout_ms = 120000,
-                              .accept_predictable = d->seed != 0,
-                              .device = d->device};
+    tacit_secure_peer peer = peer_of(d, d->client);
     uint32_t n = d->job.n_outputs;
-    if (tacit_secure_query(d->other, &peer, d->job.inputs, d->job.n_inputs, d->secure, n, &report,
-                           &err) != TACIT_OK ||
-        tacit_secure_simulate(d->owner, d->job.inputs, d->job.n_inputs, d->sim, n, d->seed,
-                              (uint32_t)run, &err) != TACIT_OK)
+    const tacit_tensor *in = inputs_of(d);
+    if (!in)
+        return cli_fail("secure demo", "out of memory");
+    if (tacit_secure_query(d->other, &peer, in, d->job.n_inputs, d->secure, n, &report, &err) !=
+        TACIT_OK)
         return cli_fail("secure demo", "%s", err.message);
     d->online_ns += report.online_ns;
     d->last = report;
     int code = cli_job_run(&d->job);
-    if (code < 0)
-        compare(d);
+    for (int64_t i = 0; i < d->together && code < 0; i++) {
+        if (tacit_secure_simulate(d->owner, d->job.inputs, d->job.n_inputs, d->sim, n, d->seed,
+                                  (uint32_t)(run * d->together + i), &err) != TACIT_OK)
+            return cli_fail("secure demo", "%s", err.message);
+        compare(d, d->secure + (size_t)i * n);
+    }
     return code;
 }
 
@@ -154,8 +173,15 @@ static int demo_run(demo *d)
     int code = demo_files(d);
     if (code >= 0)
         return code;
-    d->secure = secure_outputs(d->other, &d->job.memory);
+    uint32_t n = tacit_secure_output_count(d->other);
     d->sim = secure_outputs(d->other, &d->job.memory);
+    d->secure = ARENA_ARRAY(&d->job.memory, (size_t)d->together * n + 1, tacit_tensor);
+    for (int64_t i = 0; d->secure && i < d->together; i++) {
+        const tacit_tensor *set = secure_outputs(d->other, &d->job.memory);
+        if (!set)
+            return cli_fail("secure demo", "out of memory");
+        memcpy(d->secure + (size_t)i * n, set, n * sizeof *set);
+    }
     if (!d->secure || !d->sim)
         return cli_fail("secure demo", "out of memory");
     printf("strip: done, hash agreed\n");
@@ -178,11 +204,12 @@ int secure_demo(int argc, char **argv)
 {
     secure_how h = {.seed = 1};
     const char *path = NULL;
-    demo d = {.runs = 1, .exact = true};
+    demo d = {.runs = 1, .together = 1, .exact = true};
     const cli_option options[] = {
         SECURE_OPTIONS(&h),
         {"--runs", CLI_INT, &d.runs, "N", "queries (default 1)"},
-        {"--device", CLI_STRING, &d.device, "DEVICE", "auto, cpu (default), cuda or cuda:N"}};
+        {"--together", CLI_INT, &d.together, "N", "inferences of one query (devices only)"},
+        SECURE_DEVICE_OPTIONS(&d)};
     const cli_usage usage = {"secure demo",
                              "MODEL [options]",
                              "All of it on this machine: dealer, server and client as three "
@@ -197,6 +224,8 @@ int secure_demo(int argc, char **argv)
         return code;
     if (d.runs < 1 || d.runs > 10000)
         return cli_usage_error("secure demo", "--runs is 1..10000");
+    if (d.together < 1 || d.together > 255)
+        return cli_usage_error("secure demo", "--together is 1..255");
     cli_finish_first(); /* the folder with the keys is removed in every case */
     d.seed = h.dither ? 20250101 : 0;
     code = secure_open("secure demo", path, &h, &d.job, &d.owner);

@@ -73,6 +73,16 @@ static tacit_status do_alloc(void *self, size_t bytes, void **out, tacit_error *
     *out = b->memory;
     return TACIT_OK;
 }
+static uint64_t do_room(void *self)
+{
+    context *c = enter(self);
+    size_t left = 0, total = 0;
+    if (cudaMemGetInfo(&left, &total) != cudaSuccess)
+        return 0;
+    uint64_t mine = c->budget > c->held ? c->budget - c->held : 0, spare = 64 << 20;
+    left = left > spare ? left - spare : 0; /* what the driver itself may want */
+    return mine < left ? mine : left;
+}
 static void do_release(void *self, void *memory)
 {
     context *c = enter(self);
@@ -107,6 +117,9 @@ static tacit_status do_copy(void *self, cuda_direction way, void *to, const void
     context *c = enter(self);
     if (!bytes)
         return TACIT_OK;
+    if (way == CUDA_TO_DEVICE_ASIDE)
+        return checked(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, c->aside),
+                       "copying", err);
     cudaMemcpyKind kind = way == CUDA_TO_DEVICE ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
     if (way == CUDA_TO_HOST_ASIDE) {
         cudaError_t e = cudaEventRecord(c->made, c->stream);
@@ -159,6 +172,8 @@ static tacit_status do_deal(void *self, const cuda_gate *g, const cuda_io *io, t
 QUEUED(local, cuda_local)
 QUEUED(words, cuda_words)
 QUEUED(product, cuda_product)
+QUEUED(one_hot, cuda_one_hot)
+QUEUED(result, cuda_result)
 QUEUED(split, cuda_split)
 QUEUED(gemm, cuda_gemm)
 
@@ -221,6 +236,16 @@ static tacit_status do_mark(void *self, unsigned which, tacit_error *err)
     context *c = enter(self);
     return checked(cudaEventRecord(c->marks[which], c->aside), "marking", err);
 }
+static tacit_status do_mark_work(void *self, unsigned which, tacit_error *err)
+{
+    context *c = enter(self);
+    return checked(cudaEventRecord(c->marks[which], c->stream), "marking", err);
+}
+static tacit_status do_after_mark(void *self, unsigned which, tacit_error *err)
+{
+    context *c = enter(self);
+    return checked(cudaStreamWaitEvent(c->stream, c->marks[which], 0), "ordering", err);
+}
 static tacit_status do_wait_mark(void *self, unsigned which, tacit_error *err)
 {
     context *c = enter(self);
@@ -266,13 +291,13 @@ static tacit_status do_notify(void *self, void (*tell)(void *), void *what, taci
     return checked(cudaLaunchHostFunc(c->stream, tell, what), "queueing a call", err);
 }
 
-static const cuda_ops ops = {do_alloc,     do_release, do_alloc_host,  do_release_host,
-                             do_copy,      do_clear,   do_keys,        do_step,
-                             do_deal,      do_local,   do_words,       do_product,
-                             do_split,     do_gemm,    do_pack,        do_unpack,
-                             do_graph_begin, do_graph_end, do_graph_run, do_graph_free,
-                             do_wait,      do_mark,    do_wait_mark,
-                             do_fork,      do_branch,  do_join,        do_notify};
+static const cuda_ops ops = {
+    do_alloc,     do_room,     do_release,   do_alloc_host,  do_release_host, do_copy,
+    do_clear,     do_keys,     do_step,      do_deal,        do_local,        do_words,
+    do_product,   do_one_hot,  do_result,    do_split,       do_gemm,         do_pack,
+    do_unpack,    do_graph_begin, do_graph_end, do_graph_run, do_graph_free,  do_wait,
+    do_mark,      do_mark_work, do_wait_mark, do_after_mark, do_fork,         do_branch,
+    do_join,      do_notify};
 
 extern "C" bool cuda_present(char *why, size_t size)
 {
@@ -341,6 +366,7 @@ extern "C" tacit_status cuda_open(unsigned n, uint64_t budget, cuda_device *out,
     c->ordinal = (int)n;
     out->ops = &ops;
     out->self = c;
+    out->ordinal = n;
     cudaError_t e = prepare(c, budget, out);
     out->memory = c->budget;
     if (e == cudaSuccess)

@@ -88,6 +88,25 @@ static inline uint64_t cuda_split_bytes(uint64_t rows, uint64_t k, uint64_t batc
            limbs;
 }
 
+/* Rows of zeros with a one: out[r * width + k] = (index[r] == k). */
+typedef struct cuda_one_hot {
+    const uint64_t *index;
+    uint64_t rows, width;
+    uint64_t *out;
+} cuda_one_hot;
+
+/* What the client reads at the end: words less a packed string of masks, as numbers of the ring
+ * (`out`) or, where `plain` is given, signed, times `unit` and rounded. */
+typedef struct cuda_result {
+    const uint64_t *words;
+    const uint8_t *mask; /* eight bytes behind it may be read */
+    uint64_t count;
+    uint32_t bits;
+    double unit; /* a power of two */
+    uint64_t *out;
+    float *plain;
+} cuda_result;
+
 /* Strings of a message: words of `bits` from byte `at` on. */
 typedef struct cuda_string {
     uint64_t *words;
@@ -95,12 +114,18 @@ typedef struct cuda_string {
     uint32_t bits;
 } cuda_string;
 
-/* ASIDE: beside the work queued after it; `mark` and `wait_mark` tell when it is done, and until
- * then its memory must stay as it is. */
-typedef enum cuda_direction { CUDA_TO_DEVICE, CUDA_TO_HOST, CUDA_TO_HOST_ASIDE } cuda_direction;
+/* ASIDE: beside the work queued after it (and, to the device, beside the work before it too); marks
+ * tell when it is done, and until then its memory must stay as it is. */
+typedef enum cuda_direction {
+    CUDA_TO_DEVICE,
+    CUDA_TO_HOST,
+    CUDA_TO_HOST_ASIDE,
+    CUDA_TO_DEVICE_ASIDE
+} cuda_direction;
 
 typedef struct cuda_ops {
     tacit_status (*alloc)(void *self, size_t bytes, void **out, tacit_error *err); /* zeroed */
+    uint64_t (*room)(void *self);              /* bytes that may still be allocated in one piece */
     void (*release)(void *self, void *memory); /* waits for queued work */
     /* Host memory that copies at full speed. */
     tacit_status (*alloc_host)(void *self, size_t bytes, void **out, tacit_error *err);
@@ -116,6 +141,8 @@ typedef struct cuda_ops {
     tacit_status (*local)(void *self, const cuda_local *l, tacit_error *err);
     tacit_status (*words)(void *self, const cuda_words *w, tacit_error *err);
     tacit_status (*product)(void *self, const cuda_product *p, tacit_error *err);
+    tacit_status (*one_hot)(void *self, const cuda_one_hot *o, tacit_error *err);
+    tacit_status (*result)(void *self, const cuda_result *r, tacit_error *err);
     tacit_status (*split)(void *self, const cuda_split *s, tacit_error *err);
     tacit_status (*gemm)(void *self, const cuda_gemm *g, tacit_error *err);
     /* `strings` is device memory, `most` the longest of them in words. */
@@ -128,9 +155,12 @@ typedef struct cuda_ops {
     tacit_status (*graph_run)(void *self, void *graph, tacit_error *err);
     void (*graph_free)(void *self, void *graph);
     tacit_status (*wait)(void *self, tacit_error *err);
-    /* A place among the copies aside, to wait for those before it; `which` below CUDA_MARKS. */
+    /* Places to wait for, `which` below CUDA_MARKS: among the copies aside, or among the work. The
+     * host waits for one, or the work queued from now on does. */
     tacit_status (*mark)(void *self, unsigned which, tacit_error *err);
+    tacit_status (*mark_work)(void *self, unsigned which, tacit_error *err);
     tacit_status (*wait_mark)(void *self, unsigned which, tacit_error *err);
+    tacit_status (*after_mark)(void *self, unsigned which, tacit_error *err);
     /* Between fork and join, work goes to the branch chosen last (below CUDA_BRANCHES); branches
      * run beside one another, after what was queued before and before what comes after. */
     tacit_status (*fork)(void *self, tacit_error *err);
@@ -141,13 +171,14 @@ typedef struct cuda_ops {
     tacit_status (*notify)(void *self, void (*tell)(void *context), void *context,
                            tacit_error *err);
 } cuda_ops;
-enum { CUDA_MARKS = 2, CUDA_BRANCHES = 4 };
+enum { CUDA_MARKS = 32, CUDA_BRANCHES = 4 };
 
 typedef struct cuda_device {
     const cuda_ops *ops;
     void *self;
     char name[128];
     uint64_t memory; /* bytes that may be used */
+    unsigned ordinal;
 } cuda_device;
 
 /* `rows` tables of 2^bits words, bits > 7, as the operands of the look-up's products: 8 bytes a

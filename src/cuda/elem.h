@@ -319,6 +319,13 @@ ELEM uint64_t elem_read(const uint8_t *base, uint64_t bit, unsigned bits)
     return elem_low(low, bits);
 }
 
+/* A word of the ring as a number. */
+ELEM float elem_number(uint64_t x, unsigned bits, double unit)
+{
+    uint64_t sign = (uint64_t)1 << (bits - 1);
+    return (float)((double)(int64_t)((x ^ sign) - sign) * unit);
+}
+
 /* Sets bits of a string that is all zero; neighbours may write the same words. */
 ELEM void elem_write(uint8_t *base, uint64_t bit, unsigned bits, uint64_t value)
 {

@@ -135,6 +135,42 @@ extern "C" void launch_product(cuda_context *c, const cuda_product *p)
     launch_check(c);
 }
 
+// ---- the client's ends ----
+
+__global__ void one_hot_kernel(const __grid_constant__ cuda_one_hot o)
+{
+    GRID_LOOP(i, o.rows * o.width)
+        o.out[i] = o.index[i / o.width] == i % o.width;
+}
+extern "C" void launch_one_hot(cuda_context *c, const cuda_one_hot *o)
+{
+    if (!o->rows || !o->width)
+        return;
+    one_hot_kernel<<<launch_blocks(c, o->rows * o->width, KERNEL_THREADS, 16), KERNEL_THREADS, 0,
+                     c->stream>>>(*o);
+    launch_check(c);
+}
+
+__global__ void result_kernel(const __grid_constant__ cuda_result r)
+{
+    GRID_LOOP(i, r.count)
+    {
+        uint64_t x = elem_low(r.words[i] - elem_read(r.mask, i * r.bits, r.bits), r.bits);
+        if (r.plain)
+            r.plain[i] = elem_number(x, r.bits, r.unit);
+        else
+            r.out[i] = x;
+    }
+}
+extern "C" void launch_result(cuda_context *c, const cuda_result *r)
+{
+    if (!r->count)
+        return;
+    result_kernel<<<launch_blocks(c, r->count, KERNEL_THREADS, 16), KERNEL_THREADS, 0,
+                    c->stream>>>(*r);
+    launch_check(c);
+}
+
 // ---- messages ----
 
 // Single bits: a warp collects 32 and four lanes write the bytes.

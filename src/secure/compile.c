@@ -305,6 +305,32 @@ static tacit_status check_input(const sec_port *port, const ir_tensor *t, tacit_
     return TACIT_OK;
 }
 
+static tacit_status index_at(const sec_port *port, const ir_tensor *t, int64_t i, int64_t *at,
+                             tacit_error *err)
+{
+    *at = ir_load_i64(t->dtype, t->data, i);
+    if (*at < 0)
+        *at += port->one_hot;
+    if (*at < 0 || *at >= port->one_hot)
+        return error_set(err, TACIT_ERR_VALUE,
+                         "element %lld of input '%s' is not an index of a table of %u rows",
+                         (long long)i, port->name, port->one_hot);
+    return TACIT_OK;
+}
+
+tacit_status sec_encode_index(const sec_program *p, uint32_t index, const ir_tensor *t,
+                              uint64_t *words, tacit_error *err)
+{
+    const sec_port *port = &p->inputs.data[index];
+    TRY(check_input(port, t, err));
+    for (int64_t i = 0, n = ir_tensor_count(t); i < n; i++) {
+        int64_t at;
+        TRY(index_at(port, t, i, &at, err));
+        words[i] = (uint64_t)at;
+    }
+    return TACIT_OK;
+}
+
 /* Constant time in the index: every word of the row is written the same way. */
 static tacit_status encode_index(const sec_program *p, const sec_port *port, const ir_tensor *t,
                                  uint64_t *words, tacit_error *err)
@@ -312,13 +338,8 @@ static tacit_status encode_index(const sec_program *p, const sec_port *port, con
     int64_t n = ir_tensor_count(t);
     uint64_t mask = ~(uint64_t)0 >> (64 - p->wires.data[port->wire].bits);
     for (int64_t i = 0; i < n; i++) {
-        int64_t at = ir_load_i64(t->dtype, t->data, i);
-        if (at < 0)
-            at += port->one_hot;
-        if (at < 0 || at >= port->one_hot)
-            return error_set(err, TACIT_ERR_VALUE,
-                             "element %lld of input '%s' is not an index of a table of %u rows",
-                             (long long)i, port->name, port->one_hot);
+        int64_t at;
+        TRY(index_at(port, t, i, &at, err));
         if (port->table) {
             const ir_tensor *table = port->table->constant;
             size_t width = (size_t)table->shape.dims[1];

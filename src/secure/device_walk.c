@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The walk of a party's program for a device: what sec_party_run does, queued and recorded. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "secure/device_party.h"
 
 enum { INPUT_SLOT = 3, MATMUL_SLOT = 1, PRODUCT_SLOT = 5 };
 
-static plan_vector zeros(sec_device *d, uint64_t count)
+static plan_vector zeros(slot *d, uint64_t count)
 {
     return (plan_vector){plan_constant(d->w, NULL, count * 8), count, false};
 }
 
-static void walk_weight(sec_device *d, const sec_instr *in, uint32_t at)
+static void walk_weight(slot *d, const sec_instr *in, uint32_t at)
 {
     plan_walk *w = d->w;
     const weight *have = &d->weights[at];
@@ -20,7 +21,7 @@ static void walk_weight(sec_device *d, const sec_instr *in, uint32_t at)
     w->share[0][in->out[0]] = (plan_vector){have->share, count, false};
 }
 
-static void walk_const(sec_device *d, const sec_instr *in)
+static void walk_const(slot *d, const sec_instr *in)
 {
     plan_walk *w = d->w;
     const sec_wire *wire = &w->p->wires.data[in->out[0]];
@@ -37,7 +38,7 @@ static void walk_const(sec_device *d, const sec_instr *in)
         w->share[0][in->out[0]] = zeros(d, wire->count);
 }
 
-static void walk_public_product(sec_device *d, const sec_instr *in, uint32_t at)
+static void walk_public_product(slot *d, const sec_instr *in, uint32_t at)
 {
     plan_walk *w = d->w;
     const sec_wire *out = &w->p->wires.data[in->out[0]];
@@ -62,12 +63,12 @@ static void walk_public_product(sec_device *d, const sec_instr *in, uint32_t at)
     w->words[in->out[0]] = z;
 }
 
-static void walk_share(sec_device *d, const sec_instr *in, uint32_t at)
+static void walk_share(slot *d, const sec_instr *in, uint32_t at)
 {
     plan_walk *w = d->w;
     cuda_gate g = plan_gate(w, in, d->party->index);
     plan_vector v = plan_new(w, in->gate.count);
-    cuda_io io = {.key = (uint8_t *)d->keys + d->key_at[at],
+    cuda_io io = {.key = key_on_device(&d->key, w->p, at),
                   .run = w->run,
                   .in = {w->words[in->in[0]].words},
                   .out = {v.words}};
@@ -75,24 +76,35 @@ static void walk_share(sec_device *d, const sec_instr *in, uint32_t at)
     w->share[0][in->in[0]] = v;
 }
 
-static void walk_output(sec_device *d, const sec_instr *in, uint32_t at)
+static void walk_output(slot *d, const sec_instr *in, uint32_t at)
 {
     plan_walk *w = d->w;
     uint64_t count = w->p->wires.data[in->in[0]].count;
     if (!sec_learns(in, d->party->index))
         return;
-    d->output_at[at] = d->result_words;
-    PLAN_CALL(w, copy, CUDA_TO_HOST, d->results + d->result_words, w->words[in->in[0]].words,
-              count * 8);
-    d->result_words += count;
+    bool plain = slot_output_is_plain(w->p, in);
+    uint64_t bytes = count * (plain ? 4 : 8);
+    plan_vector out = plan_new(w, (bytes + 7) / 8);
+    cuda_result r = {.words = w->words[in->in[0]].words,
+                     .mask = key_on_device(&d->key, w->p, at),
+                     .count = count,
+                     .bits = w->p->wires.data[in->in[0]].bits,
+                     .unit = plain ? ldexp(1, -w->p->outputs.data[in->port].frac) : 1,
+                     .out = plain ? NULL : out.words,
+                     .plain = plain ? (float *)out.words : NULL};
+    PLAN_CALL(w, result, &r);
+    d->output_at[at] = d->result_bytes;
+    PLAN_CALL(w, copy, CUDA_TO_HOST, d->results + d->result_bytes, out.words, bytes);
+    d->result_bytes += (bytes + 7) / 8 * 8;
+    plan_drop(w, &out);
 }
 
-static void walk_begin(sec_device *d, const sec_instr *in, uint32_t at)
+static void walk_begin(slot *d, const sec_instr *in, uint32_t at)
 {
     plan_walk *w = d->w;
     if (sec_steps(in)) {
         flight *f = &d->flights[d->n_flights++];
-        *f = (flight){.in = in, .key_at = d->key_at[at]};
+        *f = (flight){.in = in, .at = at};
         if (in->op == SEC_GATE)
             f->gate = plan_gate(w, in, d->party->index);
         return;
@@ -114,10 +126,10 @@ static void walk_begin(sec_device *d, const sec_instr *in, uint32_t at)
     plan_done(w, in);
 }
 
-static void step_gate(sec_device *d, const flight *f, uint64_t *const out[2])
+static void step_gate(slot *d, const flight *f, uint64_t *const out[2])
 {
     plan_walk *w = d->w;
-    cuda_io io = {.key = (uint8_t *)d->keys + f->key_at,
+    cuda_io io = {.key = key_on_device(&d->key, w->p, f->at),
                   .run = w->run,
                   .opened = {f->open[0].words, f->open[1].words},
                   .out = {out[0], out[1]}};
@@ -135,7 +147,7 @@ static void step_gate(sec_device *d, const flight *f, uint64_t *const out[2])
     plan_drop(w, &scratch);
 }
 
-static void step_product(sec_device *d, const sec_instr *in, uint64_t *z)
+static void step_product(slot *d, const sec_instr *in, uint64_t *z)
 {
     plan_walk *w = d->w;
     bool owner = in->owner == (int)d->party->index;
@@ -188,7 +200,7 @@ static void step_product(sec_device *d, const sec_instr *in, uint64_t *z)
     plan_multiply(w, in, &t, z);
 }
 
-static void walk_step(sec_device *d, flight *f)
+static void walk_step(slot *d, flight *f)
 {
     plan_walk *w = d->w;
     const sec_instr *in = f->in;
@@ -217,17 +229,17 @@ static void walk_step(sec_device *d, flight *f)
     }
 }
 
-/* The steps of a round do not depend on one another, and what they free is only used again in the
- * next one. */
-static void walk_steps(sec_device *d)
+/* Steps of a round do not depend on one another, and what they free is only used again in the next
+ * one. */
+static void walk_steps(slot *d, uint32_t first, uint32_t end)
 {
     plan_walk *w = d->w;
-    bool apart = d->n_flights > 1 && w->live && w->status == TACIT_OK;
+    bool apart = end - first > 1 && w->live && w->status == TACIT_OK;
     if (apart)
         w->status = w->ops->fork(w->self, w->err);
-    for (uint32_t i = 0; i < d->n_flights; i++) {
+    for (uint32_t i = first; i < end; i++) {
         if (apart)
-            PLAN_CALL(w, branch, i % CUDA_BRANCHES);
+            PLAN_CALL(w, branch, (i - first) % CUDA_BRANCHES);
         walk_step(d, &d->flights[i]);
     }
     tacit_error ignored;
@@ -237,44 +249,104 @@ static void walk_steps(sec_device *d)
     }
 }
 
-/* Packs what the round opens; the strings also say how to add what comes back. */
-static uint64_t walk_message(sec_device *d)
+static uint64_t opened_bytes(const slot *d, const flight *f)
 {
-    plan_walk *w = d->w;
-    cuda_string *s = calloc(2 * d->n_flights + 1u, sizeof *s);
+    sec_opening o[2];
     uint64_t size = 0;
-    d->n_strings = 0;
-    d->longest = 0;
-    for (uint32_t i = 0; s && i < d->n_flights; i++) {
-        sec_opening o[2];
-        unsigned n = sec_openings(w->p, d->flights[i].in, d->flights[i].step, o);
-        for (unsigned v = 0; v < n; v++) {
-            s[d->n_strings++] =
-                (cuda_string){d->flights[i].open[v].words, o[v].count, size, o[v].bits};
-            size += fss_pack_bytes(o[v].bits, o[v].count);
-            d->longest = o[v].count > d->longest ? o[v].count : d->longest;
-        }
-    }
-    if (!s)
-        w->status = error_memory(w->err, "planning for the device");
-    d->strings = plan_constant(w, s, d->n_strings * sizeof *s);
-    free(s);
-    if (size) {
-        PLAN_CALL(w, pack, d->strings, d->n_strings, d->longest, d->message[0]);
-        PLAN_CALL(w, copy, CUDA_TO_HOST, d->sent, d->message[0], size);
-    }
+    unsigned n = sec_openings(d->p, f->in, f->step, o);
+    for (unsigned v = 0; v < n; v++)
+        size += fss_pack_bytes(o[v].bits, o[v].count);
     return size;
 }
 
-static void walk_received(sec_device *d, uint64_t size, bool add)
+/* Packs what these flights open into the message from byte `at` on, and copies it out. */
+static void walk_pack(slot *d, uint32_t first, uint32_t end, uint64_t at, uint64_t size,
+                      cuda_string *strings)
+{
+    plan_walk *w = d->w;
+    uint64_t longest = 0, to = at;
+    uint32_t used = 0;
+    for (uint32_t i = first; i < end; i++) {
+        sec_opening o[2];
+        unsigned n = sec_openings(w->p, d->flights[i].in, d->flights[i].step, o);
+        for (unsigned v = 0; v < n; v++) {
+            strings[used++] = (cuda_string){d->flights[i].open[v].words, o[v].count, to, o[v].bits};
+            to += fss_pack_bytes(o[v].bits, o[v].count);
+            longest = o[v].count > longest ? o[v].count : longest;
+        }
+    }
+    d->n_strings += used;
+    d->longest = longest > d->longest ? longest : d->longest;
+    if (to == at)
+        return;
+    const cuda_string *there = plan_constant(w, strings, used * sizeof *strings);
+    PLAN_CALL(w, pack, there, used, longest, d->message[0]);
+    PLAN_CALL(w, copy, CUDA_TO_HOST, d->sent + d->index * size + at, (uint8_t *)d->message[0] + at,
+              to - at);
+}
+
+static void graph_begin(slot *d)
+{
+    if (d->w->live && d->w->status == TACIT_OK)
+        d->w->status = d->w->ops->graph_begin(d->w->self, d->w->err);
+}
+static void graph_end(slot *d, void **graph)
+{
+    if (!d->w->live)
+        return;
+    tacit_error ignored;
+    tacit_status status =
+        d->w->ops->graph_end(d->w->self, graph, d->w->status == TACIT_OK ? d->w->err : &ignored);
+    if (d->w->status == TACIT_OK)
+        d->w->status = status;
+}
+
+/* The steps and the message of a round. Long messages are made in parts; the graph of the first is
+ * already open. The strings of all parts also say how to add what comes back. */
+static void walk_message(slot *d, round_plan *r)
+{
+    plan_walk *w = d->w;
+    cuda_string *s = calloc(2 * d->n_flights + 1u, sizeof *s);
+    uint64_t at = 0;
+    uint32_t next = 0;
+    r->size = 0;
+    for (uint32_t i = 0; i < d->n_flights; i++)
+        r->size += opened_bytes(d, &d->flights[i]);
+    uint64_t parts = r->size / d->part_bytes + 1;
+    parts = parts < ROUND_PARTS ? parts : ROUND_PARTS;
+    d->n_strings = 0;
+    d->longest = 0;
+    if (!s)
+        w->status = error_memory(w->err, "planning for the device");
+    r->parts = 0;
+    for (uint64_t part = 1; s && part <= parts; part++) {
+        uint32_t first = next;
+        uint64_t from = at, goal = r->size * part / parts;
+        bool last = part == parts;
+        for (; next < d->n_flights && (last || at < goal); next++)
+            at += opened_bytes(d, &d->flights[next]);
+        if (first == next && !(last && r->parts == 0))
+            continue;
+        if (r->parts)
+            graph_begin(d);
+        walk_steps(d, first, next);
+        walk_pack(d, first, next, from, r->size, s + d->n_strings);
+        graph_end(d, &r->graph[r->parts]);
+        r->ready[r->parts++] = at;
+    }
+    d->strings = plan_constant(w, s, d->n_strings * sizeof *s);
+    free(s);
+}
+
+static void walk_received(slot *d, uint64_t size, bool add)
 {
     if (!size)
         return;
-    PLAN_CALL(d->w, copy, CUDA_TO_DEVICE, d->message[1], d->received, size);
+    PLAN_CALL(d->w, copy, CUDA_TO_DEVICE, d->message[1], d->received + d->index * size, size);
     PLAN_CALL(d->w, unpack, d->strings, d->n_strings, d->longest, d->message[1], add);
 }
 
-static void walk_advance(sec_device *d)
+static void walk_advance(slot *d)
 {
     plan_walk *w = d->w;
     uint32_t kept = 0;
@@ -294,7 +366,7 @@ static void walk_advance(sec_device *d)
 
 /* The client's inputs: masked, packed and sent by it, unpacked by the server. Its share of their
  * masks is the mask itself, the server's is zero. */
-static uint64_t walk_inputs(sec_device *d, bool client)
+static uint64_t walk_inputs(slot *d, bool client)
 {
     plan_walk *w = d->w;
     const sec_program *p = w->p;
@@ -318,8 +390,17 @@ static uint64_t walk_inputs(sec_device *d, bool client)
                            .width = wire->count,
                            .add = true,
                            .out = v.words};
+        uint64_t given = slot_input_words(p, in);
         if (client) {
-            PLAN_CALL(w, copy, CUDA_TO_DEVICE, v.words, d->encoded + at, v.count * 8);
+            if (!slot_input_is_index(p, in)) {
+                PLAN_CALL(w, copy, CUDA_TO_DEVICE, v.words, d->encoded + at, given * 8);
+            } else {
+                plan_vector index = plan_new(w, given);
+                cuda_one_hot rows = {index.words, given, p->inputs.data[in->port].one_hot, v.words};
+                PLAN_CALL(w, copy, CUDA_TO_DEVICE, index.words, d->encoded + at, given * 8);
+                PLAN_CALL(w, one_hot, &rows);
+                plan_drop(w, &index);
+            }
             PLAN_CALL(w, words, &mask);
             cuda_local reduce = {.op = CUDA_COPY,
                                  .n_in = 1,
@@ -339,7 +420,7 @@ static uint64_t walk_inputs(sec_device *d, bool client)
         }
         s[d->n_strings++] = (cuda_string){v.words, v.count, size, wire->bits};
         size += fss_pack_bytes(wire->bits, wire->count);
-        at += v.count;
+        at += given;
         d->longest = v.count > d->longest ? v.count : d->longest;
     }
     d->input_words = at;
@@ -349,50 +430,35 @@ static uint64_t walk_inputs(sec_device *d, bool client)
     free(s);
     if (client && size) {
         PLAN_CALL(w, pack, d->strings, d->n_strings, d->longest, d->message[0]);
-        PLAN_CALL(w, copy, CUDA_TO_HOST, d->sent, d->message[0], size);
+        PLAN_CALL(w, copy, CUDA_TO_HOST, d->sent + d->index * size, d->message[0], size);
     }
     return size;
 }
 
-static void graph_begin(sec_device *d)
-{
-    if (d->w->live && d->w->status == TACIT_OK)
-        d->w->status = d->w->ops->graph_begin(d->w->self, d->w->err);
-}
-static void graph_end(sec_device *d, round_plan *r)
-{
-    if (!d->w->live)
-        return;
-    tacit_error ignored;
-    tacit_status status = d->w->ops->graph_end(d->w->self, &r->graph,
-                                               d->w->status == TACIT_OK ? d->w->err : &ignored);
-    if (d->w->status == TACIT_OK)
-        d->w->status = status;
-}
-
-void device_walk(sec_device *d)
+void slot_walk(slot *d)
 {
     plan_walk *w = d->w;
     const sec_program *p = w->p;
     bool client = d->party->index == SEC_CLIENT;
     d->n_flights = d->at = 0;
-    d->result_words = 0;
+    d->result_bytes = 0;
     graph_begin(d);
     uint64_t size = d->rounds[0].size = walk_inputs(d, client);
-    graph_end(d, &d->rounds[0]);
+    d->rounds[0].parts = 1;
+    graph_end(d, &d->rounds[0].graph[0]);
     uint64_t most = size;
     for (uint32_t r = 0; r <= p->rounds && w->status == TACIT_OK; r++) {
+        round_plan *here = &d->rounds[r + 1];
         graph_begin(d);
         walk_received(d, r == 0 && client ? 0 : size, r > 0);
         if (r)
             walk_advance(d);
         for (; d->at < p->instrs.count && p->instrs.data[d->at].start == r; d->at++)
             walk_begin(d, &p->instrs.data[d->at], d->at);
-        walk_steps(d);
-        size = d->rounds[r + 1].size = walk_message(d);
+        walk_message(d, here);
+        size = here->size;
         most = size > most ? size : most;
         plan_round(w);
-        graph_end(d, &d->rounds[r + 1]);
     }
     d->message_bytes = most;
 }

@@ -2,6 +2,7 @@
 #include "secure/lanes.h"
 
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/cpu.h"
 
@@ -83,25 +84,59 @@ tacit_status lanes_open(lanes *l, channel *first, unsigned count, unsigned party
     return TACIT_OK;
 }
 
-tacit_status lanes_exchange(void *context, const void *out, size_t out_size, void *in,
-                            size_t in_size, tacit_error *err)
+static bool lanes_whole(const lanes *l)
+{
+    size_t longest = l->out_size > l->in_size ? l->out_size : l->in_size;
+    return l->count == 1 || longest < LANES_LONG;
+}
+static size_t stripe_end(size_t size, unsigned i, unsigned count)
+{
+    return i + 1 == count ? size : size / count * (i + 1);
+}
+
+tacit_status lanes_begin(void *context, const void *out, size_t out_size, void *in, size_t in_size,
+                         tacit_error *err)
 {
     lanes *l = context;
-    size_t longest = out_size > in_size ? out_size : in_size;
-    if (l->count == 1 || longest < LANES_LONG)
-        return channel_exchange(l->first, out, out_size, in, in_size, err);
-    size_t out_part = out_size / l->count, in_part = in_size / l->count;
-    for (unsigned i = 0; i + 1 < l->count; i++) {
-        lane *m = &l->more[i];
-        bool last = i + 2 == l->count;
-        m->out = out ? (const uint8_t *)out + out_part * (i + 1) : NULL;
-        m->in = in ? (uint8_t *)in + in_part * (i + 1) : NULL;
-        m->out_size = last ? out_size - out_part * (i + 1) : out_part;
-        m->in_size = last ? in_size - in_part * (i + 1) : in_part;
+    l->out = out;
+    l->in = in;
+    l->out_size = out_size;
+    l->in_size = in_size;
+    l->started = 0;
+    return lanes_whole(l) ? channel_begin(l->first, out, out_size, in, in_size, err) : TACIT_OK;
+}
+
+tacit_status lanes_push(void *context, size_t ready, tacit_error *err)
+{
+    lanes *l = context;
+    if (lanes_whole(l))
+        return channel_push(l->first, ready, err);
+    for (; l->started + 1 < l->count && stripe_end(l->out_size, l->started, l->count) <= ready;
+         l->started++) {
+        lane *m = &l->more[l->started];
+        size_t out_at = l->out_size / l->count * l->started;
+        size_t in_at = l->in_size / l->count * l->started;
+        m->out = l->out ? l->out + out_at : NULL;
+        m->in = l->in ? l->in + in_at : NULL;
+        m->out_size = stripe_end(l->out_size, l->started, l->count) - out_at;
+        m->in_size = stripe_end(l->in_size, l->started, l->count) - in_at;
         lane_tell(m, LANE_BUSY);
     }
-    tacit_status status = channel_exchange(l->first, out, out_part, in, in_part, err);
-    for (unsigned i = 0; i + 1 < l->count; i++) {
+    return TACIT_OK;
+}
+
+tacit_status lanes_end(void *context, tacit_error *err)
+{
+    lanes *l = context;
+    if (lanes_whole(l))
+        return channel_end(l->first, err);
+    TRY(lanes_push(l, l->out_size, err));
+    size_t out_at = l->out_size / l->count * l->started;
+    size_t in_at = l->in_size / l->count * l->started;
+    tacit_status status =
+        channel_exchange(l->first, l->out ? l->out + out_at : NULL, l->out_size - out_at,
+                         l->in ? l->in + in_at : NULL, l->in_size - in_at, err);
+    for (unsigned i = 0; i < l->started; i++) {
         lane *m = &l->more[i];
         lane_wait(m, LANE_BUSY);
         if (status == TACIT_OK && m->status != TACIT_OK)
@@ -110,11 +145,22 @@ tacit_status lanes_exchange(void *context, const void *out, size_t out_size, voi
     return status;
 }
 
+tacit_status lanes_exchange(void *context, const void *out, size_t out_size, void *in,
+                            size_t in_size, tacit_error *err)
+{
+    TRY(lanes_begin(context, out, out_size, in, in_size, err));
+    return lanes_end(context, err);
+}
+
 void lanes_close(lanes *l)
 {
     for (unsigned i = 0; i + 1 < l->count; i++) {
         lane *m = &l->more[i];
         if (m->running) {
+            if (m->state == LANE_BUSY) { /* the run failed in the middle of a message */
+                shutdown(m->line.fd, SHUT_RDWR);
+                lane_wait(m, LANE_BUSY);
+            }
             lane_tell(m, LANE_QUIT);
             pthread_join(m->thread, NULL);
             pthread_cond_destroy(&m->changed);

@@ -30,6 +30,11 @@ typedef struct lanes {
     channel *first;
     unsigned count; /* with the first */
     lane more[LANES_MOST - 1];
+    /* the message under way: stripe i is the i-th other line's, the last one the first line's */
+    const uint8_t *out;
+    uint8_t *in;
+    size_t out_size, in_size;
+    unsigned started; /* stripes */
 } lanes;
 
 /* Opens count - 1 lines beside `first`: the server accepts them from `listener`, the client
@@ -39,6 +44,11 @@ tacit_status lanes_open(lanes *l, channel *first, unsigned count, unsigned party
                         tacit_error *err);
 tacit_status lanes_exchange(void *lanes, const void *out, size_t out_size, void *in, size_t in_size,
                             tacit_error *err);
+/* As channel_begin, channel_push, channel_end: a stripe goes when all of it is final. */
+tacit_status lanes_begin(void *lanes, const void *out, size_t out_size, void *in, size_t in_size,
+                         tacit_error *err);
+tacit_status lanes_push(void *lanes, size_t ready, tacit_error *err);
+tacit_status lanes_end(void *lanes, tacit_error *err);
 void lanes_close(lanes *l); /* all but the first; adds their bytes to it */
 
 #endif

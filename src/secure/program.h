@@ -204,6 +204,9 @@ void sec_program_free(sec_program *p);
 /* Inputs and outputs of a run: words of the ports' wires from and to tensors. */
 tacit_status sec_encode(const sec_program *p, uint32_t port, const ir_tensor *t, uint64_t *words,
                         tacit_error *err);
+/* Of a port with one_hot and no table: the indices only, as words. */
+tacit_status sec_encode_index(const sec_program *p, uint32_t port, const ir_tensor *t,
+                              uint64_t *words, tacit_error *err);
 void sec_decode(const sec_program *p, uint32_t port, const uint64_t *words, ir_tensor *t);
 
 /* The cleartext twin. `dealer` is needed with dither only: its masks decide the rounding. */

@@ -39,7 +39,40 @@ static const char conv[] =
 typedef struct device_side {
     side s;
     const cuda_device *device; /* NULL: the processor */
+    sec_device_options options;
 } device_side;
+
+/* How the device's party is run: as planned, keys streamed, messages cut finely. */
+static const sec_device_options usual;
+static const sec_device_options forms[] = {{.part_bytes = 16},
+                                           {.stream = true},
+                                           {.stream = true, .key_bytes = 1, .part_bytes = 64},
+                                           {.file = true, .stage_bytes = 1000},
+                                           {.stage_bytes = 5000},
+                                           {.file = true, .key_bytes = 1, .stage_bytes = 3000}};
+enum { FORMS = sizeof forms / sizeof *forms };
+
+/* key_bytes of 1 stands for the least that will do, which the error tells. */
+static tacit_status create_side(device_side *x, const sec_weights *weights, sec_device **d)
+{
+    side *s = &x->s;
+    sec_device_options o = x->options;
+    tacit_status status =
+        sec_device_create(s->w->p, &s->party, x->device, 1, weights, &o, d, &s->err);
+    const char *need = o.key_bytes == 1 ? strstr(s->err.message, "need ") : NULL;
+    if (status == TACIT_OK || !need)
+        return status;
+    assert_int_equal(status, TACIT_ERR_MEMORY);
+    o.key_bytes = strtoull(need + 5, NULL, 10);
+    status = sec_device_create(s->w->p, &s->party, x->device, 1, weights, &o, d, &s->err);
+    if (status == TACIT_OK) {
+        sec_device_sizes size = sec_device_size(*d);
+        assert_true(size.streamed && size.key_held <= o.key_bytes);
+        assert_true(size.from_file == o.file);
+        assert_true(size.key_held < size.key_bytes);
+    }
+    return status;
+}
 
 static void *run_device_side(void *context)
 {
@@ -53,9 +86,9 @@ static void *run_device_side(void *context)
     sec_device *d = NULL;
     s->status = sec_weights_exchange(s->w->p, &s->party, &link, &weights, &s->err);
     if (s->status == TACIT_OK)
-        s->status = sec_device_create(s->w->p, &s->party, x->device, &weights, &d, &s->err);
+        s->status = create_side(x, &weights, &d);
     if (s->status == TACIT_OK)
-        s->status = sec_device_load(d, &link, &s->err);
+        s->status = sec_device_load(d, 0, &link, &s->err);
     if (s->status == TACIT_OK)
         s->status = sec_device_run(d, s->run, &link, (const ir_tensor *const *)s->w->in, s->w->out,
                                    &s->err);
@@ -139,9 +172,14 @@ static void check_graph(const char *text, sec_mode mode, const cuda_device *devi
     uint8_t *sent[2] = {0};
     size_t size[2] = {0};
     rng start = w.r;
-    for (int which = 0; which < 4; which++) {
-        device_side s[2] = {{.s = {.sent = malloc(1)}, .device = which & 1 ? &device[0] : NULL},
-                            {.s = {.sent = malloc(1)}, .device = which & 2 ? &device[1] : NULL}};
+    for (int which = 0; which < 4 + FORMS; which++) {
+        const sec_device_options *form = which < 4 ? &usual : &forms[which - 4];
+        device_side s[2] = {{.s = {.sent = malloc(1)},
+                             .device = which & 1 || which >= 4 ? &device[0] : NULL,
+                             .options = *form},
+                            {.s = {.sent = malloc(1)},
+                             .device = which & 2 || which >= 4 ? &device[1] : NULL,
+                             .options = *form}};
         w.r = start; /* the same seeds each time */
         for (uint32_t i = 0; i < w.graph->outputs.count; i++)
             memset(w.out[i]->data, 0xa5, w.out[i]->bytes);
@@ -217,6 +255,7 @@ static void programs_on_the_host(void **state)
 {
     (void)state;
     cuda_device d[2] = {host_device_open(0, 0), host_device_open(0, 0)};
+    host_device_lazy(&d[1]);
     check_all(d);
     for (int b = 0; b < 2; b++) {
         assert_int_equal(host_device_held(&d[b]), 0);
@@ -274,6 +313,136 @@ static void a_lost_device(void **state)
     world_end(&w);
 }
 
+/* ---- several inferences in one set of rounds ---- */
+
+enum { TOGETHER = 3 };
+typedef struct together_side {
+    side s;
+    const cuda_device *devices;
+    memory_key *keys; /* [TOGETHER] */
+    const ir_tensor *const *in;
+    ir_tensor *const *out;
+} together_side;
+
+static void *run_together(void *context)
+{
+    together_side *x = context;
+    side *s = &x->s;
+    sec_link link = {.key_read = key_take, .exchange = swap_bytes, .context = s}, from[TOGETHER];
+    sec_weights weights = {0};
+    sec_device *d = NULL;
+    s->status = sec_weights_exchange(s->w->p, &s->party, &link, &weights, &s->err);
+    if (s->status == TACIT_OK)
+        s->status = sec_device_create(s->w->p, &s->party, x->devices, TOGETHER, &weights, NULL, &d,
+                                      &s->err);
+    for (unsigned i = 0; i < TOGETHER && s->status == TACIT_OK; i++) {
+        from[i] = link;
+        from[i].key_context = &x->keys[i];
+        s->status = sec_device_load(d, i, &from[i], &s->err);
+    }
+    if (s->status == TACIT_OK)
+        s->status = sec_device_run(d, s->run, &link, x->in, x->out, &s->err);
+    sec_device_free(d);
+    sec_weights_free(s->w->p, &weights);
+    if (s->status != TACIT_OK)
+        shutdown(s->fd, SHUT_RDWR);
+    return NULL;
+}
+
+static void copy_tensor(world *w, const ir_tensor *from, ir_tensor **to)
+{
+    *to = ir_tensor_new(&w->memory, from->dtype, &from->shape);
+    memcpy((*to)->data, from->data, from->bytes);
+}
+
+static void check_together(const char *text, const cuda_device devices[2][TOGETHER])
+{
+    enum { MOST = 4 };
+    world w;
+    world_graph(&w, text, 5, 0.6);
+    if (world_compile(&w, world_mode()) != TACIT_OK)
+        fail_msg("%s", w.err.message);
+    uint32_t n_in = w.graph->inputs.count, n_out = w.graph->outputs.count;
+    uint8_t seed[2][16];
+    memory_key key[2][TOGETHER] = {{{0}}};
+    ir_tensor *in[TOGETHER * MOST], *out[TOGETHER * MOST];
+    fss_dealer dealer;
+    draw_seeds(&w, seed);
+    fss_dealer_init(&dealer, &w.p->suite, seed[0], seed[1]);
+    assert_true(n_in <= MOST && n_out <= MOST);
+    for (uint32_t i = 0; i < TOGETHER; i++) {
+        memory_key pair[2] = {{0}};
+        world_inputs(&w, 1 + i);
+        if (sec_deal(w.p, &dealer, 4 + i, key_append, pair, &w.err) != TACIT_OK)
+            fail_msg("%s", w.err.message);
+        key[0][i] = pair[0];
+        key[1][i] = pair[1];
+        for (uint32_t k = 0; k < n_in; k++)
+            copy_tensor(&w, w.in[k], &in[i * n_in + k]);
+        for (uint32_t k = 0; k < n_out; k++)
+            copy_tensor(&w, w.out[k], &out[i * n_out + k]);
+    }
+    int fds[2];
+    pthread_t thread[2];
+    together_side s[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    for (unsigned b = 0; b < 2; b++) {
+        s[b] = (together_side){.s = {.w = &w, .fd = fds[b], .run = 4},
+                               .devices = devices[b],
+                               .keys = key[b],
+                               .in = (const ir_tensor *const *)in,
+                               .out = out};
+        fss_party_init(&s[b].s.party, &w.p->suite, b, seed[b]);
+        assert_int_equal(pthread_create(&thread[b], NULL, run_together, &s[b]), 0);
+    }
+    for (int b = 0; b < 2; b++)
+        pthread_join(thread[b], NULL);
+    for (int b = 0; b < 2; b++) {
+        close(fds[b]);
+        if (s[b].s.status != TACIT_OK)
+            fail_msg("party %d: %s", b, s[b].s.err.message);
+    }
+    for (uint32_t i = 0; i < TOGETHER; i++) {
+        if (sec_simulate(w.p, &dealer, 4 + i, (const ir_tensor *const *)in + i * n_in, w.sim,
+                         &w.err) != TACIT_OK)
+            fail_msg("%s", w.err.message);
+        for (uint32_t k = 0; k < n_out; k++)
+            assert_memory_equal(out[i * n_out + k]->data, w.sim[k]->data, w.sim[k]->bytes);
+        for (int b = 0; b < 2; b++) {
+            assert_int_equal(key[b][i].at, key[b][i].size);
+            free(key[b][i].data);
+        }
+    }
+    world_end(&w);
+}
+
+static void several_at_once(void **state)
+{
+    (void)state;
+    cuda_device d[2][TOGETHER];
+    tacit_error err = {0};
+    for (int b = 0; b < 2; b++)
+        for (int i = 0; i < TOGETHER; i++)
+            d[b][i] = host_device_open(0, 0);
+    check_together(layer, d);
+    check_together(small, d);
+    for (int b = 0; b < 2; b++)
+        for (int i = 0; i < TOGETHER; i++) {
+            assert_int_equal(host_device_held(&d[b][i]), 0);
+            host_device_close(&d[b][i]);
+        }
+    if (!cuda_present(NULL, 0))
+        return;
+    for (int b = 0; b < 2; b++)
+        for (int i = 0; i < TOGETHER; i++)
+            if (cuda_open(0, 0, &d[b][i], &err) != TACIT_OK)
+                fail_msg("%s", err.message);
+    check_together(layer, d);
+    for (int b = 0; b < 2; b++)
+        for (int i = 0; i < TOGETHER; i++)
+            cuda_close(&d[b][i]);
+}
+
 static tacit_status echo(void *context, const void *out, size_t out_size, void *in, size_t in_size,
                          tacit_error *err)
 {
@@ -304,10 +473,11 @@ static void many_runs(const cuda_device *d, int sessions, int runs)
         sec_device *x = NULL;
         tacit_error err = {0};
         assert_int_equal(sec_weights_exchange(w.p, &party, &link, &weights, &err), TACIT_OK);
-        if (sec_device_create(w.p, &party, d, &weights, &x, &err) != TACIT_OK)
+        sec_device_options o = {.stream = s % 2 == 1, .file = s % 4 == 3};
+        if (sec_device_create(w.p, &party, d, 1, &weights, &o, &x, &err) != TACIT_OK)
             fail_msg("%s", err.message);
         for (int r = 0; r < runs; r++) {
-            assert_int_equal(sec_device_load(x, &link, &err), TACIT_OK);
+            assert_int_equal(sec_device_load(x, 0, &link, &err), TACIT_OK);
             if (sec_device_run(x, (uint64_t)r, &link, NULL, NULL, &err) != TACIT_OK)
                 fail_msg("%s", err.message);
         }
@@ -321,7 +491,7 @@ static void memory_returns(void **state)
 {
     (void)state;
     cuda_device d = host_device_open(0, 0);
-    many_runs(&d, 2, 20);
+    many_runs(&d, 4, 10);
     assert_int_equal(host_device_held(&d), 0);
     host_device_close(&d);
     tacit_error err = {0};
@@ -339,9 +509,8 @@ static void memory_returns(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(programs_on_the_host),
-        cmocka_unit_test(a_lost_device),
-        cmocka_unit_test(memory_returns),
+        cmocka_unit_test(programs_on_the_host), cmocka_unit_test(several_at_once),
+        cmocka_unit_test(a_lost_device),        cmocka_unit_test(memory_returns),
         cmocka_unit_test(programs_on_the_gpu),
     };
     return cmocka_run_group_tests_name("secure.device", tests, NULL, NULL);

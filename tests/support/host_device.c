@@ -25,7 +25,9 @@ typedef struct host {
     elem_env env;
     record *recording;
     uint64_t budget, held, fail_after, done;
-    bool lost;
+    bool lost, lazy;
+    struct copy_args *later; /* copies aside that nobody has waited for */
+    uint64_t n_later, n_copied, marks[CUDA_MARKS];
 } host;
 
 /* Memory carries its size in front, so that what is held can be told. */
@@ -45,6 +47,11 @@ static tacit_status host_alloc(void *self, size_t bytes, void **out, tacit_error
     h->held += bytes;
     *out = p + FRONT;
     return TACIT_OK;
+}
+static uint64_t host_room(void *self)
+{
+    const host *h = self;
+    return !h->budget ? UINT64_MAX : h->budget > h->held ? h->budget - h->held : 0;
 }
 static void host_release(void *self, void *memory)
 {
@@ -91,11 +98,12 @@ static tacit_status queue(host *h, void (*run)(elem_env *, const void *), const 
     return TACIT_OK;
 }
 
-typedef struct copy_args {
+struct copy_args {
     void *to;
     const void *from;
     size_t bytes;
-} copy_args;
+};
+typedef struct copy_args copy_args;
 static void run_copy(elem_env *env, const void *args)
 {
     const copy_args *c = args;
@@ -108,7 +116,14 @@ static void run_copy(elem_env *env, const void *args)
 static tacit_status host_copy(void *self, cuda_direction way, void *to, const void *from,
                               size_t bytes, tacit_error *err)
 {
-    (void)way;
+    host *h = self;
+    if (way == CUDA_TO_DEVICE_ASIDE && h->lazy) {
+        h->later = realloc(h->later, (h->n_later + 1) * sizeof *h->later);
+        if (!h->later)
+            return error_memory(err, "a copy");
+        h->later[h->n_later++] = (copy_args){to, from, bytes};
+        return TACIT_OK;
+    }
     return queue(self, run_copy, &(copy_args){to, from, bytes}, sizeof(copy_args), err);
 }
 static tacit_status host_clear(void *self, void *memory, size_t bytes, tacit_error *err)
@@ -238,6 +253,34 @@ static void run_product(elem_env *env, const void *args)
 static tacit_status host_product(void *self, const cuda_product *p, tacit_error *err)
 {
     return queue(self, run_product, p, sizeof *p, err);
+}
+
+static void run_one_hot(elem_env *env, const void *args)
+{
+    const cuda_one_hot *o = args;
+    (void)env;
+    for (uint64_t i = 0; i < o->rows * o->width; i++)
+        o->out[i] = o->index[i / o->width] == i % o->width;
+}
+static tacit_status host_one_hot(void *self, const cuda_one_hot *o, tacit_error *err)
+{
+    return queue(self, run_one_hot, o, sizeof *o, err);
+}
+static void run_result(elem_env *env, const void *args)
+{
+    const cuda_result *r = args;
+    (void)env;
+    for (uint64_t i = 0; i < r->count; i++) {
+        uint64_t x = elem_low(r->words[i] - elem_read(r->mask, i * r->bits, r->bits), r->bits);
+        if (r->plain)
+            r->plain[i] = elem_number(x, r->bits, r->unit);
+        else
+            r->out[i] = x;
+    }
+}
+static tacit_status host_result(void *self, const cuda_result *r, tacit_error *err)
+{
+    return queue(self, run_result, r, sizeof *r, err);
 }
 
 static uint64_t limb_at(uint64_t rows, uint64_t k, unsigned limbs, uint64_t t, uint64_t row,
@@ -377,14 +420,29 @@ static tacit_status host_wait(void *self, tacit_error *err)
     return ((host *)self)->lost ? error_set(err, TACIT_ERR_IO, "the device was lost") : TACIT_OK;
 }
 
+/* Copies aside happen at once, or as late as they may: those before a mark that is waited for. */
 static tacit_status host_mark(void *self, unsigned which, tacit_error *err)
+{
+    host *h = self;
+    (void)err;
+    h->marks[which] = h->n_later;
+    return TACIT_OK;
+}
+static tacit_status host_mark_work(void *self, unsigned which, tacit_error *err)
 {
     (void)self, (void)which, (void)err;
     return TACIT_OK;
 }
+static tacit_status host_after_mark(void *self, unsigned which, tacit_error *err)
+{
+    host *h = self;
+    for (; h->n_copied < h->marks[which]; h->n_copied++)
+        TRY(queue(h, run_copy, &h->later[h->n_copied], sizeof(copy_args), err));
+    return TACIT_OK;
+}
 static tacit_status host_wait_mark(void *self, unsigned which, tacit_error *err)
 {
-    (void)which;
+    TRY(host_after_mark(self, which, err));
     return host_wait(self, err);
 }
 
@@ -428,6 +486,7 @@ static tacit_status host_notify(void *self, void (*tell)(void *), void *context,
 }
 
 static const cuda_ops ops = {.alloc = host_alloc,
+                             .room = host_room,
                              .release = host_release,
                              .alloc_host = host_alloc_host,
                              .release_host = host_release_host,
@@ -439,6 +498,8 @@ static const cuda_ops ops = {.alloc = host_alloc,
                              .local = host_local,
                              .words = host_words,
                              .product = host_product,
+                             .one_hot = host_one_hot,
+                             .result = host_result,
                              .split = host_split,
                              .gemm = host_gemm,
                              .pack = host_pack,
@@ -449,7 +510,9 @@ static const cuda_ops ops = {.alloc = host_alloc,
                              .graph_free = host_graph_free,
                              .wait = host_wait,
                              .mark = host_mark,
+                             .mark_work = host_mark_work,
                              .wait_mark = host_wait_mark,
+                             .after_mark = host_after_mark,
                              .fork = host_order,
                              .branch = host_branch,
                              .join = host_order,
@@ -467,12 +530,17 @@ cuda_device host_device_open(uint64_t budget, uint64_t fail_after)
     }
     return d;
 }
+void host_device_lazy(const cuda_device *d)
+{
+    ((host *)d->self)->lazy = true;
+}
 uint64_t host_device_held(const cuda_device *d)
 {
     return ((const host *)d->self)->held;
 }
 void host_device_close(cuda_device *d)
 {
+    free(((host *)d->self)->later);
     free(d->self);
     *d = (cuda_device){0};
 }
