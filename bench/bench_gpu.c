@@ -602,8 +602,7 @@ static void online(bench *b, const model_entry *e)
         times[runs++] = server.online < client.online ? server.online : client.online;
         prepare = server.prepare;
         char drop[400];
-        snprintf(drop, sizeof drop, "rm -f %s/*.used-* %s/*.weights %s/*.key", b->dir, b->dir,
-                 b->dir);
+        snprintf(drop, sizeof drop, "rm -f %s/*.key", b->dir);
         b->failed |= system(drop) != 0;
     }
     if (b->failed)
@@ -897,7 +896,7 @@ int main(int argc, char **argv)
     }
     snprintf(b.dir, sizeof b.dir, "%s/tacit-gpu-XXXXXX",
              access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
-    if (!mkdtemp(b.dir))
+    if (!mkdtemp(b.dir) || setenv("TACIT_STATE_HOME", b.dir, 1) != 0)
         return 1;
     const char *lines = getenv("TACIT_BENCH_JSONL"), *page = getenv("TACIT_BENCH_MARKDOWN");
     b.lines = lines ? fopen(lines, "a") : NULL;

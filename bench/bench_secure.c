@@ -270,7 +270,7 @@ int main(int argc, char **argv)
     snprintf(self, sizeof self, "%s", argv[0]);
     snprintf(b.tool, sizeof b.tool, "%s/tacit", dirname(self));
     snprintf(b.dir, sizeof b.dir, "/tmp/tacit-bench-XXXXXX");
-    if (!mkdtemp(b.dir))
+    if (!mkdtemp(b.dir) || setenv("TACIT_STATE_HOME", b.dir, 1) != 0)
         return 1;
     b.lines = path ? fopen(path, "a") : NULL;
     printf("%-30s %12s %12s %-6s %7s  %s\n", "bench", "ours", "peer", "unit", "ratio",

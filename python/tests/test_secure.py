@@ -31,7 +31,8 @@ def test_plan_and_twin(network, rng):
         private.sim()
 
 
-def test_two_parties(network, rng, tmp_path):
+def test_two_parties(network, rng, tmp_path, monkeypatch):
+    monkeypatch.setenv("TACIT_STATE_HOME", str(tmp_path))  # marks of used keys
     model, expected = network
     x = rng.standard_normal((2, 4)).astype(np.float32)
     server = tacit.secure.compile(model)

@@ -29,6 +29,9 @@ static tacit_status draw(const sec_program *p, uint64_t insecure_seed, dealt *d,
         TRY(fss_rand_init(&r, &p->suite.prg, err));
     d->predictable = r.predictable;
     fss_rand_bytes(&r, d->seed, sizeof d->seed);
+    fss_rand_clear(&r);
+    /* never predictable: used runs are remembered by it */
+    TRY(fss_rand_init(&r, &p->suite.prg, err));
     fss_rand_bytes(&r, d->session, sizeof d->session);
     fss_rand_clear(&r);
     return TACIT_OK;

@@ -160,6 +160,7 @@ static int demo_files(demo *d)
     snprintf(d->server, sizeof d->server, "%s/s.key", d->dir);
     snprintf(d->client, sizeof d->client, "%s/c.key", d->dir);
     snprintf(d->certs, sizeof d->certs, "%s/certs", d->dir);
+    setenv("TACIT_STATE_HOME", d->dir, 1); /* marks of these keys go with the folder */
     snprintf(d->address, sizeof d->address, "127.0.0.1:%d", 20000 + (int)getpid() % 30000);
     if (tacit_secure_certificates(d->certs, 1, &err) != TACIT_OK ||
         tacit_secure_strip(d->owner, d->arch, &err) != TACIT_OK ||

@@ -308,7 +308,7 @@ static tacit_status open_checked(key_reader *r, const char *secret_path, tacit_e
                          "the key file was changed, or its secret is not this one");
     memcpy(r->seed, block, 16);
     explicit_bzero(block, sizeof block);
-    return TACIT_OK;
+    return marks_init(&r->marks, r->path, r->header.session, r->header.party, err);
 }
 
 tacit_status key_reader_open(key_reader *r, const char *path, const char *secret_path,
@@ -337,61 +337,28 @@ void key_reader_close(key_reader *r)
         explicit_bzero(r->chunk, KEY_CHUNK);
     free(r->chunk);
     free(r->path);
+    marks_free(&r->marks);
     explicit_bzero(r, sizeof *r);
-}
-
-static void mark_name(const key_reader *r, uint32_t run, char *out, size_t size)
-{
-    snprintf(out, size, "%s.used-%u", r->path, run);
 }
 
 uint32_t key_next_run(const key_reader *r)
 {
-    char name[4200];
     uint32_t run = 0;
-    for (; run < r->header.runs; run++) {
-        mark_name(r, run, name, sizeof name);
-        if (access(name, F_OK) != 0)
-            break;
-    }
+    while (run < r->header.runs && marks_used(&r->marks, run))
+        run++;
     return run;
-}
-
-/* The directory entry itself must survive a power cut. */
-static bool sync_directory(const char *path)
-{
-    char dir[4200];
-    snprintf(dir, sizeof dir, "%s", path);
-    char *slash = strrchr(dir, '/');
-    if (slash)
-        slash[slash == dir] = 0;
-    int fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool ok = fd >= 0 && fsync(fd) == 0;
-    if (fd >= 0)
-        close(fd);
-    return ok;
 }
 
 tacit_status key_take_run(key_reader *r, uint32_t run, tacit_error *err)
 {
-    char name[4200];
     if (run >= r->header.runs)
         return error_set(err, TACIT_ERR_SECURITY,
                          "the key '%s' is used up: it was dealt for %u runs and keys are never "
                          "used twice",
                          r->path, r->header.runs);
-    mark_name(r, run, name, sizeof name);
-    int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0 && errno == EEXIST)
-        return error_set(err, TACIT_ERR_SECURITY, "run %u of the key '%s' was used before", run,
-                         r->path);
-    bool ok =
-        fd >= 0 && write(fd, r->header.session, 16) == 16 && fsync(fd) == 0 && sync_directory(name);
-    if (fd >= 0)
-        close(fd);
-    if (!ok)
-        return error_set(err, TACIT_ERR_IO, "cannot mark run %u of '%s' as used: %s", run, r->path,
-                         strerror(errno));
+    tacit_status status = marks_take(&r->marks, run, err);
+    if (status != TACIT_OK)
+        return error_context(err, status, "%s", r->path);
     uint64_t bytes = r->header.run_bytes, chunks = (bytes + KEY_CHUNK - 1) / KEY_CHUNK;
     uint64_t at = KEY_HEADER + 16 + KEY_TAG + run * (bytes + chunks * KEY_TAG);
     if (fseeko(r->file, (off_t)at, SEEK_SET) != 0)
@@ -406,8 +373,8 @@ tacit_status key_take_run(key_reader *r, uint32_t run, tacit_error *err)
 tacit_status key_bind_weights(const key_reader *r, const uint8_t hash[32], uint8_t tag[32],
                               tacit_error *err)
 {
-    char name[4200];
-    uint8_t bound[32], salted[32];
+    uint8_t salted[32];
+    bool same = false;
     sha256 s;
     sha256_init(&s); /* the secret keeps the file from confirming guesses of the weights */
     sha256_add(&s, r->secret, KEY_SECRET);
@@ -417,20 +384,7 @@ tacit_status key_bind_weights(const key_reader *r, const uint8_t hash[32], uint8
     sha256_add(&s, salted, 32);
     sha256_add(&s, r->header.session, 16);
     sha256_end(&s, tag);
-    snprintf(name, sizeof name, "%s.weights", r->path);
-    int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd >= 0) {
-        bool ok = write(fd, salted, 32) == 32 && fsync(fd) == 0 && sync_directory(name);
-        close(fd);
-        if (!ok)
-            unlink(name);
-        return ok ? TACIT_OK
-                  : error_set(err, TACIT_ERR_IO, "cannot write '%s': %s", name, strerror(errno));
-    }
-    fd = open(name, O_RDONLY | O_CLOEXEC);
-    bool same = fd >= 0 && read(fd, bound, 32) == 32 && memcmp(bound, salted, 32) == 0;
-    if (fd >= 0)
-        close(fd);
+    TRY(marks_bind(&r->marks, salted, &same, err));
     return same ? TACIT_OK
                 : error_set(err, TACIT_ERR_SECURITY,
                             "the key '%s' has served other weights; its masks must not hide a "

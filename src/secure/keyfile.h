@@ -10,6 +10,7 @@
 #define SECURE_KEYFILE_H
 
 #include "base/file.h"
+#include "secure/marks.h"
 #include "secure/program.h"
 
 enum { KEY_HEADER = 160, KEY_CHUNK = 1 << 18, KEY_TAG = 16, KEY_SECRET = 32 };
@@ -51,6 +52,7 @@ void key_writer_abort(key_writer *w);
 typedef struct key_reader {
     FILE *file;
     char *path;
+    key_marks marks;
     key_header header;
     uint8_t raw[KEY_HEADER], secret[KEY_SECRET], seed[16], *chunk;
     uint32_t run;
@@ -68,7 +70,7 @@ tacit_status key_take_run(key_reader *r, uint32_t run, tacit_error *err);
 tacit_status key_reader_read(void *reader, void *data, size_t size, tacit_error *err);
 
 /* Masks of weights last as long as the key file, so they must only ever hide one set of weights:
- * the first use writes the weights' hash beside the key, durably, and other weights are refused.
+ * the first use binds the weights' hash to the key's session, durably; other weights are refused.
  * `tag` names them to the other party, and tells it nothing about them. */
 tacit_status key_bind_weights(const key_reader *r, const uint8_t hash[32], uint8_t tag[32],
                               tacit_error *err);

@@ -4,6 +4,7 @@ set -uo pipefail
 tacit=$1/tacit
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+export TACIT_STATE_HOME=$work/state
 passed=0
 failed=0
 # check NAME EXIT-CODE PATTERN COMMAND...: the code, and a grep -E pattern in its output

@@ -43,7 +43,7 @@ static int make_folder(void **state)
 {
     (void)state;
     snprintf(folder, sizeof folder, "/tmp/tacit-secure-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
+    return mkdtemp(folder) && setenv("TACIT_STATE_HOME", folder, 1) == 0 ? 0 : -1;
 }
 static int drop_folder(void **state)
 {
@@ -64,6 +64,17 @@ static const char *key_path(unsigned party)
     static char path[2][128];
     snprintf(path[party], sizeof path[party], "%s/%u.key", folder, party);
     return path[party];
+}
+
+/* The session of these keys is all zeros. */
+static void forget_marks(void)
+{
+    static const char *const places[] = {".tacit-used", "keys"};
+    for (int i = 0; i < 2; i++) {
+        char mark[160];
+        snprintf(mark, sizeof mark, "%s/%s/%032d-c-0", folder, places[i], 0);
+        unlink(mark);
+    }
 }
 
 static void deal_files(world *w, uint32_t runs)
@@ -139,6 +150,32 @@ static void a_killed_run_stays_spent(void **state)
     world_end(&w);
 }
 
+/* A mark in one of the two folders is enough, and what cannot be marked is not used. */
+static void one_mark_is_enough(void **state)
+{
+    (void)state;
+    world w;
+    small_world(&w, world_mode(), 2);
+    deal_files(&w, 3);
+    key_reader r;
+    assert_int_equal(key_reader_open(&r, key_path(0), NULL, &w.err), TACIT_OK);
+    static const char *const places[] = {".tacit-used", "keys"};
+    for (uint32_t run = 0; run < 2; run++) {
+        assert_int_equal(key_take_run(&r, run, &w.err), TACIT_OK);
+        char mark[160];
+        snprintf(mark, sizeof mark, "%s/%s/%032d-s-%u", folder, places[run], 0, run);
+        assert_int_equal(unlink(mark), 0);
+        assert_int_equal(key_next_run(&r), run + 1);
+        assert_int_equal(key_take_run(&r, run, &w.err), TACIT_ERR_SECURITY);
+    }
+    key_reader_close(&r);
+    assert_int_equal(setenv("TACIT_STATE_HOME", "/dev/null", 1), 0);
+    assert_int_equal(key_reader_open(&r, key_path(0), NULL, &w.err), TACIT_OK);
+    assert_int_equal(key_take_run(&r, 2, &w.err), TACIT_ERR_IO);
+    key_reader_close(&r);
+    world_end(&w);
+}
+
 static void wrong_keys_are_refused(void **state)
 {
     (void)state;
@@ -184,15 +221,15 @@ static void damaged_keys_are_refused(void **state)
         fwrite(all, 1, (size_t)st.st_size, f);
         all[at] ^= 0x40;
         fclose(f);
-        char mark[160];
-        snprintf(mark, sizeof mark, "%s.used-0", key_path(1));
-        unlink(mark);
         key_reader r;
         bool ok = key_reader_open(&r, key_path(1), NULL, &w.err) == TACIT_OK &&
                   key_check(&r.header, w.p, 1, &w.err) == TACIT_OK &&
                   key_take_run(&r, 0, &w.err) == TACIT_OK &&
                   key_reader_read(&r, run, w.p->key_bytes[1], &w.err) == TACIT_OK;
+        if (strstr(w.err.message, "used before"))
+            fail_msg("%s", w.err.message);
         key_reader_close(&r);
+        forget_marks();
         tried++;
         refused += !ok;
     }
@@ -503,6 +540,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_run_is_given_out_once, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(a_killed_run_stays_spent, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(one_mark_is_enough, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(wrong_keys_are_refused, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(damaged_keys_are_refused, make_folder, drop_folder),
         cmocka_unit_test(hashes_are_sha256),

@@ -44,6 +44,7 @@ static void place_with(place *p, int number, const tacit_secure_options *options
     memset(p, 0, sizeof *p);
     snprintf(p->dir, sizeof p->dir, "/tmp/tacit-session-XXXXXX");
     assert_non_null(mkdtemp(p->dir));
+    assert_int_equal(setenv("TACIT_STATE_HOME", p->dir, 1), 0);
     snprintf(p->arch, sizeof p->arch, "%s/arch.tacit", p->dir);
     snprintf(p->server, sizeof p->server, "%s/s.key", p->dir);
     snprintf(p->client, sizeof p->client, "%s/c.key", p->dir);
@@ -219,9 +220,9 @@ static void bad_inputs_spend_nothing(void **state)
     in.dims[1] = 3;
     assert_int_equal(tacit_secure_query(p.other, &peer, &in, 1, &out, 1, NULL, &p.err),
                      TACIT_ERR_SHAPE);
-    char mark[128];
-    snprintf(mark, sizeof mark, "%s.used-0", p.client);
-    assert_int_not_equal(access(mark, F_OK), 0);
+    char marks[128];
+    snprintf(marks, sizeof marks, "%s/.tacit-used", p.dir);
+    assert_int_not_equal(access(marks, F_OK), 0);
     place_end(&p);
 }
 
@@ -303,6 +304,86 @@ static void a_changed_byte_ends_the_session(void **state)
         close(between.listener);
         place_end(&p);
     }
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    char command[600];
+    snprintf(command, sizeof command, "cp %s %s && cp %s.secret %s.secret", from, to, from, to);
+    assert_int_equal(system(command), 0);
+}
+
+/* Used runs are remembered by the session: copies of a key under other names and in other folders
+ * know of them, keys dealt anew to the same paths do not. */
+static void marks_follow_the_session(void **state)
+{
+    (void)state;
+    place p;
+    place_make(&p, 10);
+    float x[4] = {0.5f, 0, 1, 0}, y[3];
+    for (int run = 0; run < 4; run++) {
+        serving s = {0};
+        must(&p, ask(&p, &s, p.certs, x, y));
+    }
+    char copy[128], folder[96], there[128];
+    snprintf(copy, sizeof copy, "%s/copy.key", p.dir);
+    snprintf(folder, sizeof folder, "mkdir %s/elsewhere", p.dir);
+    snprintf(there, sizeof there, "%s/elsewhere/s.key", p.dir);
+    assert_int_equal(system(folder), 0);
+    copy_file(p.server, copy);
+    copy_file(p.server, there);
+    const char *used[] = {p.server, copy, there};
+    for (int i = 0; i < 3; i++) {
+        tacit_secure_peer peer = {
+            .key = used[i], .address = p.address, .certificates = p.certs, .timeout_ms = 1000};
+        assert_int_equal(tacit_secure_serve(p.owner, &peer, NULL, &p.err), TACIT_ERR_SECURITY);
+        assert_non_null(strstr(p.err.message, "used up"));
+    }
+    tacit_secure_deal_options deal = {.runs = 1, .server_key = p.server, .client_key = p.client};
+    must(&p, tacit_secure_deal(p.other, &deal, &p.err));
+    serving s = {0};
+    must(&p, ask(&p, &s, p.certs, x, y));
+    assert_int_equal(s.status, TACIT_OK);
+    /* one party's marks are enough: the other's run is not used again either */
+    deal.runs = 2;
+    must(&p, tacit_secure_deal(p.other, &deal, &p.err));
+    for (int run = 0; run < 2; run++) {
+        s = (serving){0};
+        must(&p, ask(&p, &s, p.certs, x, y));
+        assert_int_equal(s.report.run, run);
+        char forget[200]; /* as if the client's key had been brought to another machine */
+        snprintf(forget, sizeof forget, "rm -f %s/.tacit-used/*-c-* %s/keys/*-c-*", p.dir, p.dir);
+        assert_int_equal(system(forget), 0);
+    }
+    place_end(&p);
+}
+
+/* New keys at the old place serve other weights. */
+static void keys_dealt_anew_serve_other_weights(void **state)
+{
+    (void)state;
+    place p;
+    place_make(&p, 11);
+    float x[4] = {0.5f, 0, 1, 0}, y[3];
+    serving s = {0};
+    must(&p, ask(&p, &s, p.certs, x, y));
+    char path[96], changed[sizeof text];
+    snprintf(path, sizeof path, "%s/other.tacit", p.dir);
+    strcpy(changed, text);
+    memcpy(strstr(changed, "0.125"), "0.126", 5);
+    FILE *f = fopen(path, "w");
+    fputs(changed, f);
+    fclose(f);
+    tacit_secure_free(p.owner);
+    tacit_model_free(p.model);
+    must(&p, tacit_model_load(path, NULL, &p.model, &p.err));
+    must(&p, tacit_secure_compile(p.model, NULL, &p.owner, &p.err));
+    tacit_secure_deal_options deal = {.runs = 1, .server_key = p.server, .client_key = p.client};
+    must(&p, tacit_secure_deal(p.other, &deal, &p.err));
+    s = (serving){0};
+    must(&p, ask(&p, &s, p.certs, x, y));
+    assert_int_equal(s.status, TACIT_OK);
+    place_end(&p);
 }
 
 /* Other weights under the same masks would show their difference. */
@@ -442,6 +523,8 @@ int main(void)
         cmocka_unit_test(a_query_is_answered_and_keys_run_out),
         cmocka_unit_test(strangers_are_refused),
         cmocka_unit_test(bad_inputs_spend_nothing),
+        cmocka_unit_test(marks_follow_the_session),
+        cmocka_unit_test(keys_dealt_anew_serve_other_weights),
         cmocka_unit_test(a_key_serves_one_set_of_weights),
         cmocka_unit_test(a_changed_byte_ends_the_session),
         cmocka_unit_test(weights_are_sent_once),
