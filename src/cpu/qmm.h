@@ -140,17 +140,20 @@ typedef enum cpu_qout { CPU_QOUT_F32, CPU_QOUT_I32, CPU_QOUT_U8, CPU_QOUT_I8 } c
 
 typedef struct cpu_qgemm_args {
     const int8_t *q;
-    const int32_t *row_sum;
+    const int32_t *row_sum;  /* NULL: zeros */
     const uint8_t *packed;   /* panels of [k/4][width][4] */
     const int32_t *col_sum;  /* [n] of the packed bytes */
     const int32_t *col_zero; /* [n]: zero points as packed (signed weights: 128 higher) */
     const uint8_t *a_zero;   /* of the rows as they were given; NULL: 0 */
     const float *a_scale;    /* one; NULL: 1 */
     const float *col_scale;  /* [n] */
+    const int32_t *col_add;  /* [n] added to the sums; NULL: none */
     const float *bias, *residual;
     void *y;
     int64_t m, n, k, q_row;
-    int64_t y_row; /* 0: y is transposed, [n][m], as convolutions want it */
+    /* y_row 0: rows are pixels and columns are channels of images, y is [m/plane][channels][plane]
+     * from element y_at on; there is no residual then. */
+    int64_t y_row, plane, channels, y_at;
     float y_scale;
     int32_t y_zero;
     cpu_qout out;
@@ -160,6 +163,51 @@ typedef struct cpu_qgemm_args {
     cpu_epilogue epilogue; /* CPU_QOUT_U8, I8: none, relu or clip only */
 } cpu_qgemm_args;
 CPU_QMM_DECLARE(cpu_qgemm);
+
+/* --- convolutions ------------------------------------------------------------------------------
+ */
+
+/* Images [n][channels][rows][columns] as signed bytes with the channels inside,
+ * [n][height][width][pitch]; what lies beside the image is the zero point. Tile t: `tile` rows. */
+typedef struct cpu_qturn_args {
+    const uint8_t *x;    /* u8 (flip) or i8 */
+    const uint8_t *zero; /* NULL: 0 */
+    int8_t *to;
+    int64_t n, channels, rows, columns;
+    int64_t height, width, pitch, top, left;
+    int64_t tile;
+    bool flip;
+} cpu_qturn_args;
+void cpu_qturn(const void *args, uint32_t begin, uint32_t end);
+
+/* Where the windows lie in turned images: pixel i begins at
+ * i / plane · image + i % plane / out_width · row + i % out_width · pixel, in bytes. */
+typedef struct cpu_qwindow {
+    const int8_t *x;
+    const int32_t *offsets; /* of the pieces behind that */
+    int64_t pieces, piece;  /* how many, of how many bytes */
+    int64_t plane, out_width, image, row, pixel;
+} cpu_qwindow;
+
+/* Windows as the rows that cpu_qgemm reads, with their sums. Tile t: `tile_rows` pixels. */
+typedef struct cpu_qwindow_rows_args {
+    cpu_qwindow w;
+    int8_t *q;
+    int32_t *sum;
+    int64_t m, q_row, tile_rows;
+} cpu_qwindow_rows_args;
+CPU_QMM_DECLARE(cpu_qwindow_rows);
+
+/* One input channel for each output channel: a piece is one tap of a whole panel. The weights,
+ * without their zero point, are [panel][taps][width]; sums stay below 2^24, so that f32 is exact.
+ * g has no rows and no right side; its k is the number of taps. */
+enum { CPU_QDEPTH_TAPS = 256 };
+typedef struct cpu_qdepth_args {
+    cpu_qwindow w;
+    const float *weights;
+    cpu_qgemm_args g;
+} cpu_qdepth_args;
+CPU_QMM_DECLARE(cpu_qdepth);
 
 /* A right side into panels, with its column sums. Tile t is panel t. */
 typedef struct cpu_qgemm_pack_args {

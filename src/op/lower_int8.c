@@ -132,7 +132,7 @@ static tacit_status emit_rows(op_lower *c, bytes *p)
 }
 
 /* Tiles of 15 µs or more at 150 products a ns: blocks of rows that fit L2, then panels. */
-static void cut(cpu_qgemm_args *g, const cpu_features *cpu)
+void op_lower_cut_bytes(cpu_qgemm_args *g, const cpu_features *cpu)
 {
     int64_t width = cpu_qmm_width(cpu), height = cpu_qmm_height(cpu);
     int64_t blocks = (g->m + 191) / 192;
@@ -176,7 +176,7 @@ static tacit_status emit(op_lower *c, bytes *p)
     TRY(column_tables(c, p));
     TRY(pack_right(c, p));
     TRY(emit_rows(c, p));
-    cut(g, &c->cpu);
+    op_lower_cut_bytes(g, &c->cpu);
     cpu_qgemm_args *a = op_lower_thunk(c, "qgemm", CPU_QMM_PICK(&c->cpu, cpu_qgemm), sizeof *a,
                                        g->row_tiles * g->col_tiles);
     if (!a)

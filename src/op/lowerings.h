@@ -37,6 +37,13 @@ tacit_status op_lower_qlinear_matmul(op_lower *c);
 tacit_status op_lower_dynamic_quantize(op_lower *c);
 tacit_status op_lower_quantize(op_lower *c);
 tacit_status op_lower_dequantize(op_lower *c);
+struct cpu_qgemm_args;
+void op_lower_cut_bytes(struct cpu_qgemm_args *g, const cpu_features *cpu);
+
+/* lower_int_conv.c: convolutions of bytes */
+tacit_status op_lower_int_conv(op_lower *c); /* tacit.IntConv */
+tacit_status op_lower_conv_integer(op_lower *c);
+tacit_status op_lower_qlinear_conv(op_lower *c);
 
 /* lower_move.c */
 op_alias_fn op_alias_first;              /* output 0 is input 0 */

@@ -347,6 +347,7 @@ const op_def op_rows_quant[] = {
      .min_out = 1,
      .max_out = 1,
      .infer = qconv_infer,
-     .eval = qconv_eval},
+     .eval = qconv_eval,
+     .lower = op_lower_qlinear_conv},
     {0},
 };

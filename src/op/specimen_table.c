@@ -106,7 +106,9 @@ static const recipe recipes[] = {
      ".auto_pad=SAME_UPPER|SAME_LOWER|VALID || T[n,C,l+2] T[M,C,3] ?T[M] .pads=(1,1) "
      "|| T[n,C,h+3,w+3] T[C,1,3,3] ?T[C] .group={C} .pads=(1,1,1,1) || "
      "T[n,C,d+1,h+1,w+1] T[M,C,1,2,2] .pads=(0,1,0,0,0,1)"},
-    {"", "ConvInteger", 10, "T[n,C,h+3,w+3] T[M,C,2,2] ?T[] ?T[] .pads=(1,0,0,1)"},
+    {"", "ConvInteger", 10,
+     "T[n,C,h+3,w+3] T[M,C,2,2] ?T[] ?T[] .pads=(1,0,0,1) || u8[n,2C,h+3,w+3] T[2M,C,3,2]! ?u8[] "
+     "?T[2M]! .group=2 .strides=(1,2) .dilations=(1,2)"},
     {"", "ConvTranspose", 1,
      "T[n,C,h+1,w+1] T[C,M,2,3] ?T[M] .strides=(1,1)|(2,2) .pads=(0,0,0,0)|(0,1,0,0) "
      "|| T[n,2C,l+1] T[2C,M,2] .group=2 .strides=(2)"},
@@ -154,6 +156,11 @@ static const recipe recipes[] = {
     {"tacit", "IntMatMul", 1,
      "u8[m,k] T[k,n] f32[]> ?u8[] f32[]> ?T[] ?f32[n] || T[b,m,k] T[k,n]! f32[]> ?T[] f32[n]> "
      "?T[n]"},
+    {"tacit", "IntConv", 1,
+     "T[n,C,h+2,w+2] T[M,C,2,2]! f32[]> ?T[] f32[M]> ?T[M] ?f32[M] .activation=none|relu || "
+     "u8[n,2C,h+3,w+3] T[2M,C,3,3]! f32[]> ?u8[] f32[]> ?T[] ?f32[2M] f32[]> T[] .group=2 "
+     ".pads=(1,1,1,1) .strides=(1,1)|(2,2) || T[n,C,h+2,w+2] T[C,1,3,3]! f32[]> T[] f32[C]> T[C] "
+     "f32[C] f32[]> T[] .group={C} .pads=(1,0,1,1) .activation=none|relu"},
     {"tacit", "QConv", 1,
      "i8[n,C,h+2,w+2] i8[M,C,2,2] ?i32[M] .multiplier=0.05 .x_zero=1 .y_zero=-3"},
     {"tacit", "FakeQuantize", 1, "T* .bits=8|4|2 #1 || T[C,d] .bits=8 .axis=0 #1"},
@@ -289,7 +296,10 @@ static const recipe recipes[] = {
      ".axis=1 .block_size=2"},
     {"", "DynamicQuantizeLinear", 11, "T*"},
     {"", "QLinearMatMul", 10, "T[m,k] f32[]> T[] T[k,n] f32[]> T[] f32[]> T[]"},
-    {"", "QLinearConv", 10, "T[n,C,h+2,w+2] f32[]> T[] T[M,C,2,2] f32[]> T[] f32[]> T[] ?i32[M]"},
+    {"", "QLinearConv", 10,
+     "T[n,C,h+2,w+2] f32[]> T[] T[M,C,2,2] f32[]> T[] f32[]> T[] ?i32[M] || u8[n,C,h+2,w+2] f32[]> "
+     "u8[] T[M,C,3,3]! f32[M]>! T[M]! f32[]>! T[]! ?i32[M] .pads=(1,1,1,1) || T[n,C,h+2,w+2] "
+     "f32[]> T[] T[C,1,3,3]! f32[]>! T[]! f32[]>! T[]! ?i32[C] .group={C} .pads=(1,1,1,1)"},
     {"", "RandomUniform", 1, ".dtype=%T .shape=(2,3) .seed=1.0"},
     {"", "RandomNormal", 1, ".dtype=%T .shape=(2,3) .seed=1.0"},
     {"", "RandomUniformLike", 1, "T* .seed=1.0 || T* .dtype=1 .seed=2.0"},

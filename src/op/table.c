@@ -30,6 +30,7 @@
     F(gather)                                                                                      \
     F(generate)                                                                                    \
     F(image_decoder)                                                                               \
+    F(int_conv)                                                                                    \
     F(int_matmul)                                                                                  \
     F(int8)                                                                                        \
     F(linalg)                                                                                      \

@@ -99,6 +99,7 @@
     ROW(T_DEQUANT_MATMUL, "tacit", "DequantMatMul")                                                \
     ROW(T_ELEMENTWISE, "tacit", "Elementwise")                                                     \
     ROW(T_GATED, "tacit", "Gated")                                                                 \
+    ROW(T_INT_CONV, "tacit", "IntConv")                                                            \
     ROW(T_INT_MATMUL, "tacit", "IntMatMul")                                                        \
     ROW(T_MATMUL, "tacit", "MatMul")                                                               \
     ROW(T_NORM, "tacit", "Norm")                                                                   \
@@ -286,6 +287,7 @@ tacit_status pass_fuse_attention(pass_context *c);
 tacit_status pass_fuse_rotary(pass_context *c);
 tacit_status pass_fuse_gated(pass_context *c);
 tacit_status pass_fuse_qkv(pass_context *c);
+tacit_status pass_int_conv(pass_context *c);
 tacit_status pass_int_matmul(pass_context *c);
 tacit_status pass_narrow_weights(pass_context *c);
 tacit_status pass_fuse_matmul(pass_context *c);

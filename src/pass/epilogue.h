@@ -46,5 +46,7 @@ ir_value *pass_constant_as(pass_edit *e, const ir_value *v, int32_t rank, const 
 
 /* The pads of a Conv with auto_pad spelled out: begins, then ends. */
 bool pass_explicit_pads(const ir_node *n, int64_t *pads);
+/* The attributes of Conv `n`, with those pads, for what takes its place. */
+void pass_fusion_conv(pass_fusion *f, const ir_node *n, const int64_t *pads);
 
 #endif

@@ -84,12 +84,24 @@ static bool widens_matrix(const pass_edit *e, const ir_node *n)
     return true;
 }
 
+/* Is this the weight of convolutions whose images are quantised too? These run on bytes. */
+static bool byte_kernel(const pass_edit *e, const ir_node *n)
+{
+    for (const pass_use *u = pass_first_use(e, n->outputs[0]); u; u = pass_next_use(e, u))
+        if (!u->node || u->index != 1 || !pass_is(e, u->node, PASS_CONV) ||
+            !pass_from(e, u->node->inputs[0], PASS_DEQUANTIZE))
+            return false;
+    return true;
+}
+
 static bool worth_it(pass_edit *e, ir_node *n, size_t bytes)
 {
     if (takes_long(e, n)) {
         pass_near_miss(e, n, "not folded: the reference would take too long");
         return false;
     }
+    if (pass_is(e, n, PASS_DEQUANTIZE) && byte_kernel(e, n))
+        return false;
     if (bytes <= SMALL)
         return true;
     if (pass_is(e, n, PASS_DEQUANTIZE)) /* the quantised form is what kernels want to read */
@@ -172,7 +184,7 @@ static tacit_status fold(pass_edit *e, ir_node *n)
     if (!n->type || !n->op || n->op->flags & (OP_RANDOM | OP_CONTROL) || ir_node_has_subgraph(n) ||
         !foldable_outputs(n, &bytes, &known))
         return TACIT_OK;
-    if (known) {
+    if (known && !(pass_is(e, n, PASS_DEQUANTIZE) && byte_kernel(e, n))) {
         settle(e, n);
         return TACIT_OK;
     }

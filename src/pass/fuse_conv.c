@@ -149,7 +149,7 @@ bool pass_explicit_pads(const ir_node *n, int64_t *pads)
     return true;
 }
 
-static void write_conv(pass_fusion *f, const ir_node *n, const int64_t *pads)
+void pass_fusion_conv(pass_fusion *f, const ir_node *n, const int64_t *pads)
 {
     static const char *const kept[] = {"dilations", "group", "kernel_shape", "strides"};
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
@@ -179,7 +179,7 @@ static tacit_status fuse(pass_edit *e, ir_node *n)
     pass_fusion f = {.op = PASS_T_CONV, .root = n, .n_outputs = 1};
     f.inputs[0] = n->inputs[0];
     f.inputs[1] = n->inputs[1];
-    write_conv(&f, n, pads);
+    pass_fusion_conv(&f, n, pads);
     pass_epilogue_write(&tail, &f);
     f.nodes = swallowed;
     f.outputs[0] = y;

@@ -40,6 +40,8 @@ static const pass_def table[] = {
      2, false},
     {"int-matmul", "products of quantised tensors run on bytes: tacit.IntMatMul", pass_int_matmul,
      2, false},
+    {"int-conv", "convolutions of quantised tensors run on bytes: tacit.IntConv", pass_int_conv, 2,
+     false},
     {"narrow-weights", "weights in few bits stay so: products with them become DequantMatMul",
      pass_narrow_weights, 2, false},
     {"fuse-attention", "attention in any spelling becomes tacit.Attention", pass_fuse_attention, 2,

@@ -136,13 +136,71 @@ static void to_and_from_bytes(void **state)
     }
 }
 
+/* Convolutions: plain, in groups, one channel for each; every stride and zero point. */
+static void convolutions(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t n, group, cg, mg, h, w, kernel, stride, dilation, pad;
+    } cases[] = {{1, 1, 3, 40, 17, 19, 7, 2, 1, 3},   {2, 1, 70, 33, 9, 9, 1, 1, 1, 0},
+                 {1, 1, 16, 8, 14, 14, 3, 1, 1, 1},   {2, 1, 9, 31, 11, 13, 3, 2, 2, 2},
+                 {1, 3, 8, 5, 12, 9, 3, 1, 1, 1},     {2, 40, 1, 1, 10, 23, 3, 1, 1, 1},
+                 {1, 33, 1, 1, 15, 15, 5, 2, 1, 2},   {3, 4, 1, 2, 8, 8, 2, 1, 1, 0},
+                 {1, 1, 128, 64, 20, 20, 1, 2, 1, 0}, {1, 1, 5, 1, 1, 30, 1, 1, 1, 0}};
+    rng r = rng_seed(85);
+    for (int t = 0; t < 6 * (int)(sizeof cases / sizeof *cases); t++) {
+        int s = t / 6, what = t % 3;
+        static const char *const ops[] = {"ConvInteger", "QLinearConv", "IntConv"};
+        tacit_dtype x = byte_type(t), w = byte_type(t / 2 + s), y = byte_type(t / 3);
+        int64_t m = cases[s].group * cases[s].mg, k = cases[s].kernel;
+        ir_shape xs = SHAPE(cases[s].n, cases[s].group * cases[s].cg, cases[s].h, cases[s].w);
+        ir_shape ws = SHAPE(m, cases[s].cg, k, k);
+        bool whole = t % 6 > 2;
+        op_case c;
+        op_case_begin(&c, what == 2 ? "tacit" : "", ops[what]);
+        bytes(&c, &r, x, xs);
+        if (what == 1) {
+            op_case_random(&c, &r, TACIT_F32, SCALAR, 0.01, 0.02);
+            bytes(&c, &r, x, SCALAR);
+        }
+        bytes(&c, &r, w, ws);
+        if (what == 2) {
+            op_case_random(&c, &r, TACIT_F32, SCALAR, 0.01, 0.02);
+            bytes(&c, &r, x, SCALAR);
+        }
+        if (what > 0) {
+            op_case_random(&c, &r, TACIT_F32, whole ? SCALAR : SHAPE(m), 0.01, 0.02);
+            bytes(&c, &r, w, whole ? SCALAR : SHAPE(m));
+        } else {
+            bytes(&c, &r, x, SCALAR);
+            bytes(&c, &r, w, whole ? SCALAR : SHAPE(m));
+        }
+        if (what == 2)
+            op_case_random(&c, &r, TACIT_F32, SHAPE(m), -3, 3);
+        if (what == 1 || (what == 2 && whole)) {
+            op_case_random(&c, &r, TACIT_F32, SCALAR, 0.1, 0.3);
+            bytes(&c, &r, y, SCALAR);
+        }
+        if (what == 1)
+            op_case_random(&c, &r, TACIT_I32, SHAPE(m), -500, 500);
+        op_case_int(&c, "group", cases[s].group);
+        op_case_ints(&c, "strides", 2, (int64_t[]){cases[s].stride, cases[s].stride});
+        op_case_ints(&c, "dilations", 2, (int64_t[]){cases[s].dilation, cases[s].dilation});
+        int64_t pad = cases[s].pad;
+        op_case_ints(&c, "pads", 4, (int64_t[]){pad, pad, pad, pad});
+        if (what == 2)
+            op_case_string(&c, "activation", t & 1 ? "relu" : "none");
+        lower_check(&c, &r, 1, what == 0 ? 2 | 8 : what == 1 ? 0x1f8 : 0x1f2, 1e-6);
+        op_case_end(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integer_products),
-        cmocka_unit_test(quantised_results),
-        cmocka_unit_test(float_results),
-        cmocka_unit_test(to_and_from_bytes),
+        cmocka_unit_test(integer_products), cmocka_unit_test(quantised_results),
+        cmocka_unit_test(float_results),    cmocka_unit_test(to_and_from_bytes),
+        cmocka_unit_test(convolutions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

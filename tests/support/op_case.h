@@ -6,7 +6,7 @@
 #include "base/rng.h"
 #include "op/op.h"
 
-enum { OP_CASE_INPUTS = 8, OP_CASE_OUTPUTS = 8 };
+enum { OP_CASE_INPUTS = 10, OP_CASE_OUTPUTS = 8 };
 
 typedef struct op_case {
     arena memory;
