@@ -187,11 +187,11 @@ static PyObject *model_weight(PyObject *self, PyObject *args)
 bool py_options_get(PyObject *tuple, py_options *out)
 {
     PyObject *dims, *disabled;
-    int executor, validate, plan, in_place;
+    int executor, validate, plan, in_place, plain_sums;
     unsigned threads;
     *out = (py_options){0};
-    if (!PyArg_ParseTuple(tuple, "OiIiiOp:compile", &dims, &executor, &threads, &validate, &plan,
-                          &disabled, &in_place) ||
+    if (!PyArg_ParseTuple(tuple, "OiIiiOpp:compile", &dims, &executor, &threads, &validate, &plan,
+                          &disabled, &in_place, &plain_sums) ||
         !py_dims_get(dims, &out->dims) || !py_names_get(disabled, &out->passes)) {
         py_options_free(out);
         return false;
@@ -204,7 +204,8 @@ bool py_options_get(PyObject *tuple, py_options *out)
                                            .plan = (tacit_plan_goal)plan,
                                            .disabled_passes = out->passes.names,
                                            .n_disabled_passes = out->passes.count,
-                                           .update_in_place = in_place};
+                                           .update_in_place = in_place,
+                                           .plain_sums = plain_sums};
     return true;
 }
 

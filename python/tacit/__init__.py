@@ -266,14 +266,19 @@ def compile(
     plan: str = "min_memory",
     disabled_passes: Sequence[str] = (),
     update_in_place: bool = False,
+    plain_sums: bool = False,
 ) -> Session:
     """Compiles a model (or what tacit.load or tacit.Graph make one of) and opens a session.
 
     `dims` gives sizes of symbolic dimensions; `exec` is "serial", "tasks" (threads=0: every core)
     or "reference" (slow and obvious); `strict` refuses arrays that would have to be copied. With
     `update_in_place` the array of an input NAME may be given for the output NAME.next, too.
+    `plain_sums` sums products and convolutions term by term, as they are written, instead of taking
+    faster ways that round differently.
     """
-    options = _options(dims, exec, threads, validate, plan, disabled_passes, update_in_place)
+    options = _options(
+        dims, exec, threads, validate, plan, disabled_passes, update_in_place, plain_sums
+    )
     return _model(model)._compile(*options).session(strict)
 
 
@@ -288,15 +293,16 @@ def runner(
     disabled_passes: Sequence[str] = (),
     capacity: int = 8,
     buckets: Optional[Dict[str, int]] = None,
+    plain_sums: bool = False,
 ) -> Runner:
     """A model to call with arrays of any sizes: it is compiled once for every set of sizes met, and
     the programs of the last `capacity` sets are kept. `dims` fixes some of the symbolic sizes.
 
     `buckets`, {symbol: multiple}, rounds sizes up: fewer programs, some wasted work. Inputs are padded
     with zeros and outputs cut back, so it is for sizes where padding does not touch the rows that
-    count (a batch; a sequence under a causal or padding mask).
+    count (a batch; a sequence under a causal or padding mask). `plain_sums` as in tacit.compile.
     """
-    options = _options(dims, exec, threads, validate, plan, disabled_passes, False)
+    options = _options(dims, exec, threads, validate, plan, disabled_passes, False, plain_sums)
     return _model(model)._runner(options, capacity, buckets, strict)
 
 
@@ -308,6 +314,7 @@ def _options(
     plan: str,
     disabled_passes: Sequence[str],
     update_in_place: bool,
+    plain_sums: bool,
 ) -> Tuple[Any, ...]:
     return (
         dims,
@@ -317,6 +324,7 @@ def _options(
         _choice(_PLANS, plan, "plan"),
         disabled_passes,
         update_in_place,
+        plain_sums,
     )
 
 

@@ -43,6 +43,7 @@ class Model:
         plan: int,
         disabled: Sequence[str],
         update_in_place: bool,
+        plain_sums: bool,
     ) -> Any: ...
     def _runner(
         self,

@@ -104,6 +104,7 @@ static tacit_status compile(tacit_program *p, const tacit_compile_options *o, ta
                             .allocator = &p->model->allocator,
                             .log = &p->log,
                             .batch_invariant = o->batch_invariant != 0,
+                            .plain_sums = o->plain_sums != 0,
                             .tuning = api_tuning(tuning),
                             .drop_pages = api_model_drop_pages,
                             .drop_context = (void *)p->model};

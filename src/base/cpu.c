@@ -28,6 +28,7 @@ static cpu_features detect_hardware(void)
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
         return f;
     f.isa = CPU_AVX2;
+    f.adds_beside_fma = __builtin_cpu_is("amd");
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
         !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
         return f;
@@ -62,7 +63,7 @@ cpu_features cpu_detect(void)
         f.isa = most;
         f.avx512_vnni = f.avx512_bf16 = f.avx512_ifma = f.avx512_vbmi = f.vaes512 = false;
         if (most == CPU_PORTABLE)
-            f.aes = f.pclmul = f.sse41 = false;
+            f.aes = f.pclmul = f.sse41 = f.adds_beside_fma = false;
     }
     return f;
 }

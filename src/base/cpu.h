@@ -17,6 +17,7 @@ typedef struct cpu_features {
     cpu_isa isa;
     bool avx512_vnni, avx512_bf16, avx512_ifma, avx512_vbmi;
     bool aes, vaes512, pclmul, sse41;
+    bool adds_beside_fma; /* units of their own add while all others multiply (AMD since Zen) */
 } cpu_features;
 
 /* What the processor has, limited by the environment variable TACIT_ISA=portable|avx2|avx512.

@@ -89,7 +89,7 @@ int cli_dims(const char *command, const cli_list *list, tacit_dim *dims);
 /* Standard compile options from --exec, --threads, --disable-pass, --dim. */
 typedef struct cli_compile {
     const char *exec;
-    bool batch_invariant;
+    bool batch_invariant, plain_sums;
     int64_t threads;
     cli_list disabled, dims;
     const char *plan, *validate;
@@ -106,6 +106,8 @@ typedef struct cli_compile {
         {"--plan", CLI_STRING, &(c)->plan, "GOAL", "memory plan: min-memory (default), min-time"}, \
         {"--batch-invariant", CLI_FLAG, &(c)->batch_invariant, NULL,                               \
          "rows have the same bits whatever the batch"},                                            \
+        {"--plain-sums", CLI_FLAG, &(c)->plain_sums, NULL,                                         \
+         "sum products and convolutions term by term, as written"},                                \
     {                                                                                              \
         "--validate", CLI_STRING, &(c)->validate, "LEVEL",                                         \
             "checks between stages: normal (default), strict, none"                                \

@@ -32,4 +32,10 @@ typedef struct cpu_epilogue {
     bool act_last;
 } cpu_epilogue;
 
+/* Is the residual wanted only when the sum is complete? Otherwise sums start from it. */
+static inline bool cpu_late_residual(const cpu_epilogue *e)
+{
+    return e->alpha != 1.0f || (e->act != CPU_ACT_NONE && !e->act_last);
+}
+
 #endif

@@ -26,7 +26,7 @@ enum {
 typedef struct cpu_gemm_args {
     const float *a, *b, *bias, *residual; /* b unused when packed is set */
     /* Sums grow in c, the finished result is in y. They are the same memory unless the epilogue
-     * needs the residual after the sums are complete (cpu_gemm_late_residual): y may lie over the
+     * needs the residual after the sums are complete (cpu_late_residual): y may lie over the
      * residual, c may not. Both have the strides of C. */
     float *c, *y;
     const float *packed;
@@ -55,12 +55,6 @@ typedef struct cpu_gemm_args {
 } cpu_gemm_args;
 
 CPU_DECLARE(cpu_gemm_f32);
-
-/* Is the residual wanted only when the sum is complete? Otherwise sums start from it. */
-static inline bool cpu_gemm_late_residual(const cpu_epilogue *e)
-{
-    return e->alpha != 1.0f || (e->act != CPU_ACT_NONE && !e->act_last);
-}
 
 /* Packs a constant B; tile t is panel t of every K block. */
 typedef struct cpu_gemm_pack_args {

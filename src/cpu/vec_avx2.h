@@ -192,6 +192,24 @@ static inline void vf_interleave(vf a, vf b, vf *low, vf *high)
     *low = _mm256_permute2f128_ps(l, h, 0x20);
     *high = _mm256_permute2f128_ps(l, h, 0x31);
 }
+/* The elements of each pair change places. */
+static inline vf vf_swap(vf a)
+{
+    return _mm256_permute_ps(a, 0xb1);
+}
+/* v + *x, v - *x and v · *x + c */
+static inline vf vf_add_at(vf v, const float *x)
+{
+    return v + vf_set1(*x);
+}
+static inline vf vf_sub_at(vf v, const float *x)
+{
+    return v - vf_set1(*x);
+}
+static inline vf vf_fma_at(vf v, const float *x, vf c)
+{
+    return vf_fma(v, vf_set1(*x), c);
+}
 static inline void vf_transpose(const float *x, int64_t xs, float *y, int64_t ys)
 {
     __m256 r[8], t[8];

@@ -179,6 +179,30 @@ static inline void vf_interleave(vf a, vf b, vf *low, vf *high)
     *low = _mm512_permutex2var_ps(a, l, b);
     *high = _mm512_permutex2var_ps(a, _mm512_add_epi32(l, _mm512_set1_epi32(8)), b);
 }
+/* The elements of each pair change places. */
+static inline vf vf_swap(vf a)
+{
+    return _mm512_permute_ps(a, 0xb1);
+}
+/* v + *x, v - *x and v · *x + c. The compiler would keep *x in a register, and filling one takes
+ * the pipe that adds; as an operand in memory it costs nothing. */
+static inline __attribute__((always_inline)) vf vf_add_at(vf v, const float *x)
+{
+    vf y;
+    __asm__("vaddps %2%{1to16%}, %1, %0" : "=v"(y) : "v"(v), "m"(*x));
+    return y;
+}
+static inline __attribute__((always_inline)) vf vf_sub_at(vf v, const float *x)
+{
+    vf y;
+    __asm__("vsubps %2%{1to16%}, %1, %0" : "=v"(y) : "v"(v), "m"(*x));
+    return y;
+}
+static inline __attribute__((always_inline)) vf vf_fma_at(vf v, const float *x, vf c)
+{
+    __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(c) : "v"(v), "m"(*x));
+    return c;
+}
 /* y[i][j] = x[j][i], VL by VL, rows xs and ys elements apart. */
 static inline void vf_transpose(const float *x, int64_t xs, float *y, int64_t ys)
 {

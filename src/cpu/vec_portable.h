@@ -193,6 +193,24 @@ static inline void vf_interleave(vf a, vf b, vf *low, vf *high)
     *low = (vf){a[0], b[0], a[1], b[1]};
     *high = (vf){a[2], b[2], a[3], b[3]};
 }
+/* The elements of each pair change places. */
+static inline vf vf_swap(vf a)
+{
+    return (vf){a[1], a[0], a[3], a[2]};
+}
+/* v + *x, v - *x and v · *x + c */
+static inline vf vf_add_at(vf v, const float *x)
+{
+    return v + vf_set1(*x);
+}
+static inline vf vf_sub_at(vf v, const float *x)
+{
+    return v - vf_set1(*x);
+}
+static inline vf vf_fma_at(vf v, const float *x, vf c)
+{
+    return vf_fma(v, vf_set1(*x), c);
+}
 static inline void vf_transpose(const float *x, int64_t xs, float *y, int64_t ys)
 {
     for (int i = 0; i < 4; i++) {

@@ -78,6 +78,7 @@ struct op_lower {
     void *drop_context;
     op_jobs *jobs;            /* NULL: op_lower_later works at once */
     bool batch_invariant;     /* sums of a row are made in the same order whatever the batch */
+    bool plain_sums;          /* term by term: no way with fewer multiplications */
     struct op_tuning *tuning; /* measured choices; may be NULL */
     tacit_error *err;
 };

@@ -16,8 +16,9 @@ bool op_blocked_winograd_suits(op_lower *c, const op_conv *conv)
 {
     const op_window *w = &conv->w;
     const ir_tensor *weights = c->in[1].constant;
-    if (!weights || !weights->data || conv->group != 1 || c->in[0].type.shape.rank != 5 ||
-        conv->c % OP_BLOCK || (op_lower_has(c, 2) && !ir_value_known(c->in[2].value)))
+    if (c->plain_sums || !weights || !weights->data || conv->group != 1 ||
+        c->in[0].type.shape.rank != 5 || conv->c % OP_BLOCK ||
+        (op_lower_has(c, 2) && !ir_value_known(c->in[2].value)))
         return false;
     for (int i = 0; i < 2; i++)
         if (w->kernel[i] != 3 || w->stride[i] != 1 || w->dilation[i] != 1 || w->pad_begin[i] < 0)

@@ -3,17 +3,9 @@
  * here, block by block, and its mapped pages are given back as they are packed. */
 #include <string.h>
 
-#include "cpu/gemm.h"
 #include "op/gemm.h"
 #include "op/lowerings.h"
-
-/* The product before it is cut into tiles. */
-typedef struct product {
-    cpu_gemm_args g;
-    int64_t batch;      /* products in all */
-    int bias, residual; /* node inputs, or -1 */
-    const float *packed_bias;
-} product;
+#include "op/product.h"
 
 /* Strides of a matrix operand: rows, columns, and the batch axes aligned to `batch`. */
 static void matrix_strides(const op_operand *o, const ir_shape *batch, bool left, bool swap,
@@ -36,7 +28,8 @@ static void matrix_strides(const op_operand *o, const ir_shape *batch, bool left
 
 /* Axes of one product are dropped; rows of several products with the same right side become rows
  * of one; axes that all operands walk evenly become one. */
-static bool fold_batch(product *p, int32_t rank, const int64_t *dims, int64_t steps[3][IR_MAX_RANK])
+static bool fold_batch(op_product *p, int32_t rank, const int64_t *dims,
+                       int64_t steps[3][IR_MAX_RANK])
 {
     cpu_gemm_args *g = &p->g;
     int32_t n = 0;
@@ -132,22 +125,32 @@ static int64_t block_depth(const cpu_gemm_args *g)
     return ((g->k + blocks - 1) / blocks + 15) / 16 * 16;
 }
 
-/* Rows of A in place or copied, K in deep blocks or in short ones: measured, or as op_lower_cut has
- * it. None changes the order of a sum. */
-static void choose_way(op_lower *c, cpu_gemm_args *g)
+/* Ways to compute a product with a constant right side, beside the rule's own. Those before PAIRED
+ * never change the order of a sum. */
+enum { WAY_OWN, WAY_COPIED, WAY_DEEP, WAY_SHORT, WAY_PAIRED };
+
+static int choose_way(op_lower *c, const op_product *p)
 {
-    enum { OWN, COPIED, DEEP, SHORT };
-    int way = op_lower_choice(c, SHORT, "gemm %lld %lld %lld", (long long)g->m, (long long)g->n,
-                              (long long)g->k);
-    if (way == COPIED && !g->copy_a && g->tile_rows > CPU_GEMM_ROWS_COPIED)
+    const cpu_gemm_args *g = &p->g;
+    bool can = op_paired_can(c, p);
+    int way = op_lower_choice(c, can ? WAY_PAIRED : WAY_SHORT, "gemm %lld %lld %lld",
+                              (long long)g->m, (long long)g->n, (long long)g->k);
+    return way == WAY_OWN && can && op_paired_suits(c, p) ? WAY_PAIRED : way;
+}
+
+/* Rows of A in place or copied, K in deep blocks or in short ones: measured, or as op_lower_cut has
+ * it. */
+static void take_way(cpu_gemm_args *g, int way)
+{
+    if (way == WAY_COPIED && !g->copy_a && g->tile_rows > CPU_GEMM_ROWS_COPIED)
         return; /* the cut is too tall for a copy on the stack */
-    if (way != OWN)
-        g->copy_a = way == COPIED;
-    g->kc = way == SHORT ? 0 : block_depth(g);
+    if (way != WAY_OWN)
+        g->copy_a = way == WAY_COPIED;
+    g->kc = way == WAY_SHORT ? 0 : block_depth(g);
 }
 
 /* Packs the right side piece by piece, dropping the pages each piece came from. */
-static tacit_status pack_right(op_lower *c, product *p, uint32_t input)
+static tacit_status pack_right(op_lower *c, op_product *p, uint32_t input, int way)
 {
     cpu_gemm_args *g = &p->g;
     cpu_isa isa = c->cpu.isa;
@@ -156,7 +159,7 @@ static tacit_status pack_right(op_lower *c, product *p, uint32_t input)
     float *packed = op_lower_pack(c, (size_t)(panels * width * g->k) * sizeof *packed);
     if (!packed)
         return TACIT_ERR_MEMORY;
-    choose_way(c, g);
+    take_way(g, way);
     cpu_gemm_pack_args a = {b, packed, g->n, g->k, g->b_row, g->b_col, 0, g->k, g->kc};
     cpu_kernel pack = CPU_PICK(isa, cpu_gemm_pack_f32);
     int64_t step = g->kc ? g->kc : CPU_GEMM_KC;
@@ -183,7 +186,7 @@ static tacit_status pack_right(op_lower *c, product *p, uint32_t input)
 
 /* A B that changes from run to run and is read by many row tiles is packed by a thunk of its own;
  * otherwise every tile would pack what it reads again. */
-static bool packs_first(const product *p)
+static bool packs_first(const op_product *p)
 {
     for (uint32_t d = 0; d < p->g.batch_rank; d++)
         if (p->g.b_batch[d] != 0)
@@ -191,7 +194,7 @@ static bool packs_first(const product *p)
     return p->g.row_tiles > 2 && p->g.k > 0 && p->g.n >= 64;
 }
 
-static tacit_status pack_before(op_lower *c, const product *p, size_t *offset)
+static tacit_status pack_before(op_lower *c, const op_product *p, size_t *offset)
 {
     const cpu_gemm_args *g = &p->g;
     cpu_isa isa = c->cpu.isa;
@@ -211,7 +214,7 @@ static tacit_status pack_before(op_lower *c, const product *p, size_t *offset)
     return TACIT_OK;
 }
 
-static bool is_packable(const op_lower *c, const product *p, uint32_t input)
+static bool is_packable(const op_lower *c, const op_product *p, uint32_t input)
 {
     const op_operand *b = &c->in[input];
     if (!b->constant || !b->constant->data || !b->dense || p->g.k == 0)
@@ -223,7 +226,8 @@ static bool is_packable(const op_lower *c, const product *p, uint32_t input)
 }
 
 /* Which bytes of A and C tile t touches, where tiles are runs of rows or whole products. */
-static tacit_status bind_operands(op_lower *c, const product *p, bool apart, const size_t *packed)
+static tacit_status bind_operands(op_lower *c, const op_product *p, bool apart,
+                                  const size_t *packed)
 {
     const cpu_gemm_args *g = &p->g;
     uint64_t a_run = 0, c_run = 0;
@@ -254,7 +258,7 @@ static tacit_status bind_operands(op_lower *c, const product *p, bool apart, con
     return op_lower_scratch(c, offsetof(cpu_gemm_args, c), op_lower_reserve(c, bytes), true);
 }
 
-static void explain(op_lower *c, const product *p, bool first)
+static void explain(op_lower *c, const op_product *p, bool first)
 {
     const cpu_gemm_args *g = &p->g;
     op_lower_note(c, "gemm_f32_%s %lldx%lldx%lld batch %lld, %s%s, %u tiles of %lldx%lld; %s",
@@ -270,15 +274,19 @@ static void explain(op_lower *c, const product *p, bool first)
                             : "B is not a constant matrix, so it cannot be packed once");
 }
 
-static tacit_status emit(op_lower *c, product *p)
+static tacit_status emit(op_lower *c, op_product *p)
 {
     cpu_gemm_args *g = &p->g;
     if (g->m == 0 || g->n == 0 || p->batch == 0)
         return TACIT_OK;
     op_lower_cut(g, p->batch, c->cpu.isa);
     g->ordered = c->batch_invariant;
-    if (is_packable(c, p, 1))
-        TRY(pack_right(c, p, 1));
+    if (is_packable(c, p, 1)) {
+        int way = choose_way(c, p);
+        if (way == WAY_PAIRED)
+            return op_lower_paired(c, p);
+        TRY(pack_right(c, p, 1, way));
+    }
     uint64_t tiles = (uint64_t)g->row_tiles * g->col_tiles * (uint64_t)p->batch;
     if (tiles > INT32_MAX)
         return OP_LOWER_NO_KERNEL;
@@ -293,7 +301,7 @@ static tacit_status emit(op_lower *c, product *p)
         return TACIT_ERR_MEMORY;
     *args = *g;
     args->bias = p->packed_bias;
-    TRY(bind_operands(c, p, p->residual >= 0 && cpu_gemm_late_residual(&g->epilogue),
+    TRY(bind_operands(c, p, p->residual >= 0 && cpu_late_residual(&g->epilogue),
                       first ? &packed : NULL));
     uint64_t bytes = op_lower_bytes(&c->out[0]);
     for (uint32_t i = 0; i < c->node->n_inputs; i++)
@@ -312,7 +320,8 @@ static bool all_f32(const op_lower *c)
     return true;
 }
 
-static tacit_status plan_operands(op_lower *c, product *p, bool trans_a, bool trans_b, bool *fits)
+static tacit_status plan_operands(op_lower *c, op_product *p, bool trans_a, bool trans_b,
+                                  bool *fits)
 {
     op_matmul plan = {.trans_a = trans_a, .trans_b = trans_b};
     TRY(op_matmul_plan(&plan, &c->in[0].type.shape, &c->in[1].type.shape, c->err));
@@ -338,7 +347,7 @@ static tacit_status plan_operands(op_lower *c, product *p, bool trans_a, bool tr
 
 tacit_status op_lower_matmul(op_lower *c)
 {
-    product p = {0};
+    op_product p = {0};
     bool fits;
     if (!all_f32(c))
         return OP_LOWER_NO_KERNEL;
@@ -357,7 +366,7 @@ tacit_status op_lower_matmul(op_lower *c)
 }
 
 /* Gemm's C: broadcast to [M, N] and scaled by beta. */
-static tacit_status plan_addend(op_lower *c, product *p)
+static tacit_status plan_addend(op_lower *c, op_product *p)
 {
     const op_operand *o = &c->in[2];
     float beta = (float)ir_attr_float(c->node, "beta", 1);
@@ -390,7 +399,7 @@ static tacit_status plan_addend(op_lower *c, product *p)
 
 tacit_status op_lower_gemm(op_lower *c)
 {
-    product p = {0};
+    op_product p = {0};
     bool fits;
     if (!all_f32(c))
         return OP_LOWER_NO_KERNEL;

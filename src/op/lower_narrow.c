@@ -245,7 +245,7 @@ static tacit_status emit_wide(op_lower *c, narrow *p)
     if (op_lower_has(c, RESIDUAL))
         TRY(op_lower_in(c, offsetof(cpu_gemm_args, residual), RESIDUAL));
     TRY(op_lower_out(c, offsetof(cpu_gemm_args, y), 0));
-    if (op_lower_has(c, RESIDUAL) && cpu_gemm_late_residual(&g.epilogue))
+    if (op_lower_has(c, RESIDUAL) && cpu_late_residual(&g.epilogue))
         TRY(op_lower_scratch(c, offsetof(cpu_gemm_args, c),
                              op_lower_reserve(c, (size_t)(g.m * g.n) * sizeof(float)), true));
     else

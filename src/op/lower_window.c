@@ -236,7 +236,7 @@ static tacit_status space_rows(op_lower *c, cpu_gemm_args *g, int64_t rows)
 
 static tacit_status emit_product(op_lower *c, cpu_gemm_args *g, int64_t batch, size_t padded)
 {
-    bool apart = op_lower_has(c, 3) && cpu_gemm_late_residual(&g->epilogue);
+    bool apart = op_lower_has(c, 3) && cpu_late_residual(&g->epilogue);
     op_lower_cut(g, batch, c->cpu.isa);
     uint64_t tiles = (uint64_t)g->row_tiles * g->col_tiles * (uint64_t)batch;
     if (tiles > INT32_MAX)

@@ -20,7 +20,7 @@ bool op_winograd_suits(const op_lower *c, const op_conv *conv)
     const op_window *w = &conv->w;
     const ir_tensor *weights = c->in[1].constant;
     if (!weights || !weights->data || conv->group != 1 || conv->n != 1 || w->rank != 2 ||
-        c->batch_invariant)
+        c->batch_invariant || c->plain_sums)
         return false;
     for (int i = 0; i < 2; i++)
         if (w->kernel[i] != 3 || w->stride[i] != 1 || w->dilation[i] != 1 || w->pad_begin[i] < 0)

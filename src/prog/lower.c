@@ -133,6 +133,7 @@ tacit_status prog_lower(prog_program *p, tacit_error *err)
                         .drop_context = p->options.drop_context,
                         .jobs = &jobs,
                         .batch_invariant = p->options.batch_invariant,
+                        .plain_sums = p->options.plain_sums,
                         .tuning = p->options.tuning,
                         .err = err};
         if (plan_is_alias_node(p->views, c->node)) {

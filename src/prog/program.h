@@ -27,7 +27,7 @@ typedef struct prog_options {
     /* Told when a mapped weight was packed and will not be read again. May be NULL. */
     void (*drop_pages)(void *context, const void *data, size_t bytes);
     void *drop_context;
-    bool batch_invariant;
+    bool batch_invariant, plain_sums;
     struct op_tuning *tuning; /* may be NULL */
 } prog_options;
 

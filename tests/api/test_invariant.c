@@ -64,6 +64,20 @@ static tacit_model *layers(void)
     return finish(b, x);
 }
 
+/* Wide enough for paired terms where the processor gains by them. */
+static tacit_model *wide(void)
+{
+    rng r = rng_seed(5);
+    tacit_builder *b;
+    assert_int_equal(tacit_builder_create("wide", NULL, &b, &err), TACIT_OK);
+    const char *names[2] = {"batch", NULL};
+    tacit_value x = tacit_builder_input(b, "x", TACIT_F32, 2, (int64_t[]){-1, 300}, names);
+    x = op(b, "MatMul", x, weight(b, &r, 2, (int64_t[]){300, 400}));
+    x = op(b, "Relu", op(b, "Add", x, weight(b, &r, 1, (int64_t[]){400})), 0);
+    x = op(b, "MatMul", x, weight(b, &r, 2, (int64_t[]){400, 230}));
+    return finish(b, x);
+}
+
 static tacit_model *images(void)
 {
     rng r = rng_seed(2);
@@ -136,6 +150,12 @@ static void rows_are_their_own(void **state)
     check_invariant(layers(), 600);
 }
 
+static void wide_rows_are_their_own(void **state)
+{
+    (void)state;
+    check_invariant(wide(), 300);
+}
+
 static void images_are_their_own(void **state)
 {
     (void)state;
@@ -152,15 +172,15 @@ static void ways_agree(void **state)
     close(fd);
     tacit_tuning *t;
     assert_int_equal(tacit_tuning_open(path, &t, &err), TACIT_OK);
-    tacit_model *models[] = {layers(), images()};
-    const int64_t widths[] = {600, 1200};
+    tacit_model *models[] = {layers(), images(), wide()};
+    const int64_t widths[] = {600, 1200, 300};
     rng r = rng_seed(4);
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 3; k++) {
         float *x = randoms(&r, 20 * widths[k]);
         tacit_compile_options o = {.tuning = t};
         int64_t row;
         float *want = run(models[k], &o, 20, x, &row);
-        for (int way = 0; way < 4; way++) {
+        for (int way = 0; way < 5; way++) {
             tacit_tuning_force(t, way);
             float *y = run(models[k], &o, 20, x, &row);
             assert_true(tacit_tuning_count(t) > 0);
@@ -184,12 +204,51 @@ static void ways_agree(void **state)
     unlink(path);
 }
 
+/* The ways of a product that sum term by term give the bits of plain_sums; paired terms give their
+ * own, and no others with more threads. */
+static void plain_sums_are_plain(void **state)
+{
+    (void)state;
+    enum { DEEP = 2, SHORT = 3, PAIRED = 4, BATCH = 40 };
+    tacit_tuning *t;
+    assert_int_equal(tacit_tuning_open("/nonexistent/tuning", &t, &err), TACIT_OK);
+    tacit_model *m = wide();
+    rng r = rng_seed(6);
+    float *x = randoms(&r, BATCH * 300);
+    int64_t row;
+    tacit_compile_options plain = {.tuning = t, .plain_sums = 1}, o = {.tuning = t};
+    float *want = run(m, &plain, BATCH, x, &row), *paired = NULL;
+    size_t bytes = (size_t)(BATCH * row) * sizeof *want;
+    for (int way = DEEP; way <= PAIRED; way++) {
+        tacit_tuning_force(t, way);
+        float *y = run(m, &o, BATCH, x, &row);
+        assert_int_equal(memcmp(y, want, bytes) == 0, way != PAIRED);
+        float *z = run(m, &plain, BATCH, x, &row);
+        assert_memory_equal(z, want, bytes);
+        free(z);
+        paired = y;
+        if (way != PAIRED)
+            free(y);
+    }
+    o.executor = TACIT_EXEC_TASKS;
+    for (o.threads = 1; o.threads <= 3; o.threads++) {
+        float *y = run(m, &o, BATCH, x, &row);
+        assert_memory_equal(y, paired, bytes);
+        free(y);
+    }
+    free(want);
+    free(paired);
+    free(x);
+    tacit_model_free(m);
+    tacit_tuning_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_their_own),
-        cmocka_unit_test(images_are_their_own),
-        cmocka_unit_test(ways_agree),
+        cmocka_unit_test(rows_are_their_own),   cmocka_unit_test(wide_rows_are_their_own),
+        cmocka_unit_test(images_are_their_own), cmocka_unit_test(ways_agree),
+        cmocka_unit_test(plain_sums_are_plain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

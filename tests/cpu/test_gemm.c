@@ -101,7 +101,7 @@ static void check(const problem *q, cpu_isa isa, rng *r)
     float *residual = test_floats(r, s->batch * p.residual_batch[0], -2, 2);
     float *c = test_floats(r, s->batch * p.c_batch[0], 777, 777);
     float *sums = NULL; /* apart from the result where the kernel asks for it */
-    if (cpu_gemm_late_residual(&q->e) && (q->residual || q->in_place))
+    if (cpu_late_residual(&q->e) && (q->residual || q->in_place))
         sums = test_floats(r, s->batch * p.c_batch[0], 777, 777);
     p.a = a, p.b = b, p.y = c, p.bias = bias, p.residual = q->residual ? residual : NULL;
     p.c = sums ? sums : c;

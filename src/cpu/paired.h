@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * C = epilogue(A·B) in f32 with fewer multiplications than terms, B constant.
+ *
+ * Two terms of a sum take one multiplication (Winograd, 1968):
+ *
+ *     x₁y₁ + x₂y₂ = (x₁ + y₂)(x₂ + y₁) - x₁x₂ - y₁y₂
+ *
+ * Σx₁x₂ belongs to a row of A and Σy₁y₂ to a column of B, so both are made once. A processor that
+ * adds beside its FMAs (cpu_features.adds_beside_fma) then does more terms than it has FMAs: two
+ * columns of vectors out of three are summed so, the third in the plain way, and both kinds of unit
+ * are always busy: three terms for the price of two.
+ *
+ * What keeps it exact (docs/kernels.md): within a block of K every row and every column is scaled
+ * by a power of two so that its root mean square is about one, so neither x nor y is lost in
+ * x + y; and signs alternate from pair to pair, so Σx₁x₂ and Σy₁y₂ cancel instead of growing. Rows
+ * and columns that cannot be scaled (infinite, NaN, or farther than 2^±40 from one) have NaN for
+ * their sum of products: their register tiles take the plain way.
+ *
+ * The scaled A is made by a kernel of its own: blocks of kc columns, in each the register tiles, in
+ * each runs of CPU_PAIRED_RUN columns row by row. The scaled B is packed at compile time: blocks of
+ * kc rows, in each the panels of three vectors (the last may be narrower). K is padded with zeros
+ * to whole runs.
+ */
+#ifndef CPU_PAIRED_H
+#define CPU_PAIRED_H
+
+#include "cpu/epilogue.h"
+#include "cpu/isa.h"
+
+enum { CPU_PAIRED_RUN = 16 };
+
+/* One value per row or column and block of K: [block][count]. */
+typedef struct cpu_paired_sums {
+    float *products; /* Σ±x₁x₂, scaled; NaN: take the plain way */
+    float *back;     /* what undoes the scaling; 0 where all is zero */
+} cpu_paired_sums;
+
+/* Scales the rows of A. Tile t does `group` register tiles from t·group on. */
+typedef struct cpu_paired_left_args {
+    const float *a;
+    float *scaled, *products, *back; /* as in cpu_paired_sums */
+    int64_t m, k, a_row, a_col, kc;
+    int64_t group;
+} cpu_paired_left_args;
+
+CPU_DECLARE(cpu_paired_left_f32);
+
+/* Packs B; tile t is panel t of the blocks from k_begin (a multiple of kc) to k_end. */
+typedef struct cpu_paired_right_args {
+    const float *b;
+    float *packed, *products, *back;
+    int64_t n, k, b_row, b_col, kc;
+    int64_t k_begin, k_end;
+} cpu_paired_right_args;
+
+CPU_DECLARE(cpu_paired_right_f32);
+
+typedef struct cpu_paired_args {
+    const float *left, *left_products, *left_back;
+    const float *right, *right_products, *right_back;
+    const float *bias, *residual;
+    float *c, *y; /* as in cpu_gemm_args */
+    int64_t m, n, k, kc, c_row, residual_row;
+    /* Tile t: row block t % row_blocks, column block t / row_blocks. */
+    uint32_t row_blocks;
+    int64_t block_tiles; /* register tiles of a row block */
+    int64_t block_cols;  /* a multiple of the panel width */
+    cpu_epilogue epilogue;
+} cpu_paired_args;
+
+CPU_DECLARE(cpu_paired_f32);
+
+static inline int64_t cpu_paired_vector(cpu_isa isa)
+{
+    return isa == CPU_AVX512 ? 16 : isa == CPU_AVX2 ? 8 : 4;
+}
+static inline int64_t cpu_paired_width(cpu_isa isa)
+{
+    return 3 * cpu_paired_vector(isa);
+}
+static inline int64_t cpu_paired_height(cpu_isa isa)
+{
+    return isa == CPU_AVX512 ? 7 : 3;
+}
+
+/* Register tiles of m rows: as few as there can be, about equal, the taller ones first. */
+static inline int64_t cpu_paired_tiles(int64_t m, int64_t height)
+{
+    return (m + height - 1) / height;
+}
+static inline int64_t cpu_paired_row(int64_t m, int64_t tiles, int64_t tile)
+{
+    int64_t more = m % tiles;
+    return tile * (m / tiles) + (tile < more ? tile : more);
+}
+static inline int64_t cpu_paired_whole(int64_t k)
+{
+    return (k + CPU_PAIRED_RUN - 1) / CPU_PAIRED_RUN * CPU_PAIRED_RUN;
+}
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A matrix product before it is cut into tiles: what the rules for products share. */
+#ifndef OP_PRODUCT_H
+#define OP_PRODUCT_H
+
+#include "cpu/gemm.h"
+#include "op/lower.h"
+
+typedef struct op_product {
+    cpu_gemm_args g;
+    int64_t batch;      /* products in all */
+    int bias, residual; /* node inputs, or -1 */
+    const float *packed_bias;
+} op_product;
+
+/* lower_paired.c: can a product with a constant right side (input 1, dense) be computed with paired
+ * terms, is that faster here, and then */
+bool op_paired_can(const op_lower *c, const op_product *p);
+bool op_paired_suits(const op_lower *c, const op_product *p);
+tacit_status op_lower_paired(op_lower *c, const op_product *p);
+
+#endif

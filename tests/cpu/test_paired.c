@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Products with paired terms: against a double oracle over shapes, strides, blocks of K and
+ * epilogues; the same bits for any cut; how far from exact beside the plain kernel; and what cannot
+ * be scaled. */
+#include "cpu/kernel_test.h"
+
+#include "cpu/gemm.h"
+#include "cpu/paired.h"
+
+typedef struct problem {
+    int64_t m, n, k, kc;
+    bool trans_a, trans_b, residual;
+    cpu_epilogue e;
+    int64_t group, block_tiles, block_panels;
+} problem;
+
+/* Operands with gaps between rows, and everything the kernels need. */
+typedef struct setup {
+    problem q;
+    int64_t a_row, a_col, b_row, b_col, c_row;
+    float *a, *b, *bias, *residual, *c, *sums;
+} setup;
+
+static float *zeros(int64_t count)
+{
+    float *x = aligned_alloc(64, ((size_t)(count + 1) * sizeof *x + 63) / 64 * 64);
+    assert_non_null(x);
+    memset(x, 0, ((size_t)(count + 1) * sizeof *x + 63) / 64 * 64);
+    return x;
+}
+
+static setup begin(const problem *q, rng *r)
+{
+    setup s = {.q = *q, .c_row = q->n + 3};
+    s.a_row = q->trans_a ? 1 : q->k + 5;
+    s.a_col = q->trans_a ? q->m + 2 : 1;
+    s.b_row = q->trans_b ? 1 : q->n + 1;
+    s.b_col = q->trans_b ? q->k + 7 : 1;
+    s.a = test_floats(r, (q->m + 2) * (q->k + 5), -1, 1);
+    s.b = test_floats(r, (q->n + 1) * (q->k + 7), -1, 1);
+    s.bias = test_floats(r, q->n + q->m, -2, 2);
+    s.residual = test_floats(r, q->m * s.c_row, -2, 2);
+    s.c = test_floats(r, q->m * s.c_row, 777, 777);
+    s.sums = test_floats(r, q->m * s.c_row, 777, 777);
+    return s;
+}
+
+static void end(setup *s)
+{
+    free(s->a), free(s->b), free(s->bias), free(s->residual), free(s->c), free(s->sums);
+}
+
+/* All three kernels, tiles in reverse. */
+static void run(setup *s, cpu_isa isa)
+{
+    const problem *q = &s->q;
+    int64_t vector = cpu_paired_vector(isa), width = cpu_paired_width(isa);
+    int64_t padded = (q->n + vector - 1) / vector * vector, blocks = (q->k + q->kc - 1) / q->kc;
+    int64_t tiles = cpu_paired_tiles(q->m, cpu_paired_height(isa));
+    uint32_t panels = (uint32_t)((q->n + width - 1) / width);
+    float *left = zeros(q->m * cpu_paired_whole(q->k)), *right = zeros(padded * (q->k + 16));
+    float *row = zeros(2 * blocks * q->m), *column = zeros(2 * blocks * padded);
+    cpu_paired_left_args l = {.a = s->a,
+                              .scaled = left,
+                              .products = row,
+                              .back = row + blocks * q->m,
+                              .m = q->m,
+                              .k = q->k,
+                              .a_row = s->a_row,
+                              .a_col = s->a_col,
+                              .kc = q->kc,
+                              .group = q->group};
+    for (uint32_t t = (uint32_t)((tiles + q->group - 1) / q->group); t-- > 0;)
+        CPU_PICK(isa, cpu_paired_left_f32)(&l, t, t + 1);
+    for (int64_t k = 0; k < q->k; k += q->kc) {
+        cpu_paired_right_args p = {.b = s->b,
+                                   .packed = right,
+                                   .products = column,
+                                   .back = column + blocks * padded,
+                                   .n = q->n,
+                                   .k = q->k,
+                                   .b_row = s->b_row,
+                                   .b_col = s->b_col,
+                                   .kc = q->kc,
+                                   .k_begin = k,
+                                   .k_end = k + q->kc < q->k ? k + q->kc : q->k};
+        CPU_PICK(isa, cpu_paired_right_f32)(&p, 0, panels);
+    }
+    bool apart = q->residual && cpu_late_residual(&q->e);
+    cpu_paired_args p = {.left = left,
+                         .left_products = row,
+                         .left_back = row + blocks * q->m,
+                         .right = right,
+                         .right_products = column,
+                         .right_back = column + blocks * padded,
+                         .bias = s->bias,
+                         .residual = q->residual ? s->residual : NULL,
+                         .c = apart ? s->sums : s->c,
+                         .y = s->c,
+                         .m = q->m,
+                         .n = q->n,
+                         .k = q->k,
+                         .kc = q->kc,
+                         .c_row = s->c_row,
+                         .residual_row = s->c_row,
+                         .row_blocks = (uint32_t)((tiles + q->block_tiles - 1) / q->block_tiles),
+                         .block_tiles = q->block_tiles,
+                         .block_cols = q->block_panels * width,
+                         .epilogue = q->e};
+    int64_t columns = (q->n + p.block_cols - 1) / p.block_cols;
+    for (uint32_t t = p.row_blocks * (uint32_t)columns; t-- > 0;)
+        CPU_PICK(isa, cpu_paired_f32)(&p, t, t + 1);
+    free(left), free(right), free(row), free(column);
+}
+
+static double activation(const cpu_epilogue *e, double x)
+{
+    switch (e->act) {
+    case CPU_ACT_RELU:
+        return fmax(x, 0);
+    case CPU_ACT_GELU:
+        return 0.5 * x * erfc(-x * 0.70710678118654752440);
+    case CPU_ACT_GELU_TANH:
+        return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+    case CPU_ACT_SILU:
+        return x / (1 + exp(-x));
+    case CPU_ACT_SIGMOID:
+        return 1 / (1 + exp(-x));
+    case CPU_ACT_TANH:
+        return tanh(x);
+    case CPU_ACT_CLIP:
+        return fmin(e->act_max, fmax(e->act_min, x));
+    default:
+        return x;
+    }
+}
+
+/* The product alone, and the lengths of its row and column. */
+static double dot(const setup *s, int64_t i, int64_t j, double *lengths)
+{
+    double sum = 0, xx = 0, yy = 0;
+    for (int64_t k = 0; k < s->q.k; k++) {
+        double x = s->a[i * s->a_row + k * s->a_col], y = s->b[k * s->b_row + j * s->b_col];
+        sum += x * y, xx += x * x, yy += y * y;
+    }
+    if (lengths)
+        *lengths = sqrt(xx) * sqrt(yy);
+    return sum;
+}
+
+static double expected(const setup *s, int64_t i, int64_t j)
+{
+    const cpu_epilogue *e = &s->q.e;
+    double y = e->alpha * dot(s, i, j, NULL);
+    if (e->bias != CPU_BIAS_NONE)
+        y += s->bias[e->bias == CPU_BIAS_ROW ? i : j];
+    double residual = s->q.residual ? s->residual[i * s->c_row + j] : 0;
+    return e->act_last ? activation(e, y + residual) : activation(e, y) + residual;
+}
+
+static void check(const problem *q, cpu_isa isa, rng *r)
+{
+    setup s = begin(q, r);
+    run(&s, isa);
+    char what[160];
+    snprintf(what, sizeof what, "%s %lldx%lldx%lld kc %lld ta%d tb%d residual%d act%d last%d",
+             cpu_isa_name(isa), (long long)q->m, (long long)q->n, (long long)q->k, (long long)q->kc,
+             q->trans_a, q->trans_b, q->residual, q->e.act, q->e.act_last);
+    for (int64_t i = 0; i < q->m; i++) {
+        for (int64_t j = 0; j < q->n; j++)
+            test_close(what, i * q->n + j, s.c[i * s.c_row + j], expected(&s, i, j),
+                       2e-6 * (2 + sqrt((double)q->k)));
+        for (int64_t j = q->n; j < s.c_row; j++) /* the gap between rows is not written */
+            assert_true(s.c[i * s.c_row + j] == 777);
+    }
+    end(&s);
+}
+
+static problem random_problem(rng *r, int64_t m, int64_t n, int64_t k)
+{
+    problem q = {.m = m, .n = n, .k = k};
+    q.trans_a = rng_below(r, 2);
+    q.trans_b = rng_below(r, 2);
+    q.residual = rng_below(r, 2);
+    q.kc = 16 * (1 + (int64_t)rng_below(r, 30));
+    q.e = (cpu_epilogue){.alpha = rng_below(r, 2) ? 1.0f : 0.125f,
+                         .act = (cpu_act)rng_below(r, CPU_ACT_CLIP + 1),
+                         .bias = (cpu_bias)rng_below(r, 3),
+                         .act_last = rng_below(r, 2),
+                         .act_min = -0.5f,
+                         .act_max = 0.75f};
+    q.group = 1 + (int64_t)rng_below(r, 4);
+    q.block_tiles = 1 + (int64_t)rng_below(r, 20);
+    q.block_panels = 1 + (int64_t)rng_below(r, 3);
+    return q;
+}
+
+static void every_small_edge_shape(void **state)
+{
+    (void)state;
+    rng r = rng_seed(3);
+    const int64_t rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 13, 15, 22};
+    const int64_t columns[] = {1, 3, 4, 5, 8, 9, 15, 16, 17, 24, 31, 32, 33, 47, 48, 49, 65, 100};
+    const int64_t depths[] = {1, 2, 3, 4, 7, 15, 16, 17, 33, 50};
+    FOR_EACH_ISA(isa)
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (size_t j = 0; j < sizeof columns / sizeof *columns; j++) {
+            int64_t k = depths[rng_below(&r, sizeof depths / sizeof *depths)];
+            problem q = random_problem(&r, rows[i], columns[j], k);
+            check(&q, isa, &r);
+        }
+}
+
+static void random_larger_shapes(void **state)
+{
+    (void)state;
+    rng r = rng_seed(4);
+    FOR_EACH_ISA(isa)
+    for (int i = 0; i < 30; i++) {
+        problem q =
+            random_problem(&r, 1 + (int64_t)rng_below(&r, 160), 1 + (int64_t)rng_below(&r, 180),
+                           1 + (int64_t)rng_below(&r, 900));
+        check(&q, isa, &r);
+    }
+}
+
+/* Tiles are cut by shape, run by any thread: no cut changes a bit. */
+static void bits_do_not_depend_on_the_cut(void **state)
+{
+    (void)state;
+    rng r = rng_seed(5);
+    FOR_EACH_ISA(isa)
+    for (int i = 0; i < 12; i++) {
+        problem q =
+            random_problem(&r, 1 + (int64_t)rng_below(&r, 60), 1 + (int64_t)rng_below(&r, 200),
+                           1 + (int64_t)rng_below(&r, 300));
+        setup s = begin(&q, &r);
+        run(&s, isa);
+        size_t bytes = (size_t)(q.m * s.c_row) * sizeof *s.c;
+        float *kept = malloc(bytes);
+        assert_non_null(kept);
+        memcpy(kept, s.c, bytes);
+        s.q.group = 3, s.q.block_tiles = 2, s.q.block_panels = 2;
+        run(&s, isa);
+        assert_memory_equal(s.c, kept, bytes);
+        free(kept);
+        end(&s);
+    }
+}
+
+/* --- exactness -------------------------------------------------------------------------------- */
+
+static float normal(rng *r)
+{
+    double u = rng_range(r, 1e-12, 1), v = rng_range(r, 0, 1);
+    return (float)(sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
+}
+
+typedef enum kind {
+    UNIFORM,  /* [-1, 1] */
+    NORMAL,   /* activations normal, weights 0.02 of that */
+    POSITIVE, /* after a Relu */
+    RANGES,   /* rows and columns 2^-20 … 2^20 of each other */
+    OUTLIERS, /* every 50th feature 30 times as large, as in transformers */
+    WIDE,     /* elements 10^-4 … 10^4 of each other */
+    KINDS
+} kind;
+
+static float sample(rng *r, kind what, int64_t line, int64_t k, bool weight)
+{
+    switch (what) {
+    case UNIFORM:
+        return (float)rng_range(r, -1, 1);
+    case POSITIVE:
+        return weight ? 0.05f * normal(r) : fmaxf(0, normal(r));
+    case RANGES:
+        return ldexpf(normal(r), (int)(line * 7 % 41) - 20);
+    case OUTLIERS:
+        return weight ? 0.02f * normal(r) : normal(r) * (k % 50 == 7 ? 30.0f : 1.0f);
+    case WIDE:
+        return normal(r) * (float)pow(10, rng_range(r, -4, 4));
+    default:
+        return normal(r) * (weight ? 0.02f : 1.0f);
+    }
+}
+
+/* Root mean square and maximum of |error| / (‖x‖‖y‖), in units of 2^-24. */
+static void distances(const setup *s, double *rms, double *most)
+{
+    double sum = 0;
+    *most = 0;
+    for (int64_t i = 0; i < s->q.m; i++)
+        for (int64_t j = 0; j < s->q.n; j++) {
+            double lengths, want = dot(s, i, j, &lengths);
+            double d = fabs(s->c[i * s->c_row + j] - want) / lengths * 0x1p24;
+            sum += d * d;
+            *most = d > *most ? d : *most;
+        }
+    *rms = sqrt(sum / (double)(s->q.m * s->q.n));
+}
+
+static void run_plain(setup *s, cpu_isa isa)
+{
+    cpu_gemm_args p = {.a = s->a,
+                       .b = s->b,
+                       .c = s->c,
+                       .y = s->c,
+                       .m = s->q.m,
+                       .n = s->q.n,
+                       .k = s->q.k,
+                       .a_row = s->a_row,
+                       .a_col = s->a_col,
+                       .b_row = s->b_row,
+                       .b_col = s->b_col,
+                       .c_row = s->c_row,
+                       .row_tiles = 1,
+                       .col_tiles = 1,
+                       .tile_rows = s->q.m,
+                       .tile_cols = (s->q.n + 31) / 32 * 32,
+                       .epilogue = {.alpha = 1}};
+    CPU_PICK(isa, cpu_gemm_f32)(&p, 0, 1);
+}
+
+/* The bounds that docs/kernels.md states. */
+static void as_exact_as_stated(void **state)
+{
+    (void)state;
+    static const char *const names[KINDS] = {"uniform", "normal",   "positive",
+                                             "ranges",  "outliers", "wide"};
+    rng r = rng_seed(6);
+    const int64_t depths[] = {64, 768, 3072};
+    FOR_EACH_ISA(isa)
+    for (int what = 0; what < KINDS; what++)
+        for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) {
+            problem q = {.m = 14, .n = 96, .k = depths[d], .kc = 768, .e = {.alpha = 1}};
+            q.group = 1, q.block_tiles = 2, q.block_panels = 8;
+            setup s = begin(&q, &r);
+            for (int64_t k = 0; k < q.k; k++) {
+                for (int64_t i = 0; i < q.m; i++)
+                    s.a[i * s.a_row + k * s.a_col] = sample(&r, (kind)what, i, k, false);
+                for (int64_t j = 0; j < q.n; j++)
+                    s.b[k * s.b_row + j * s.b_col] = sample(&r, (kind)what, j, k, true);
+            }
+            double rms, most, plain_rms, plain_most;
+            run(&s, isa);
+            distances(&s, &rms, &most);
+            run_plain(&s, isa);
+            distances(&s, &plain_rms, &plain_most);
+            if (rms > 2 * plain_rms || most > 8)
+                fail_msg("%s %s K %lld: %.3f, at most %.3f; plain %.3f, at most %.3f",
+                         cpu_isa_name(isa), names[what], (long long)q.k, rms, most, plain_rms,
+                         plain_most);
+            end(&s);
+        }
+}
+
+/* A product whose plain result is known element by element. */
+static setup special(rng *r, int64_t m, int64_t n, int64_t k)
+{
+    problem q = {.m = m, .n = n, .k = k, .kc = 64, .e = {.alpha = 1}};
+    q.group = 2, q.block_tiles = 3, q.block_panels = 1;
+    return begin(&q, r);
+}
+
+/* What is infinite or not a number stays so, where it was, and touches nothing else. */
+static void infinities_and_nans(void **state)
+{
+    (void)state;
+    rng r = rng_seed(7);
+    const float odd[] = {INFINITY, -INFINITY, NAN};
+    FOR_EACH_ISA(isa)
+    for (int what = 0; what < 6; what++) {
+        setup s = special(&r, 20, 110, 150);
+        if (what < 3)
+            s.a[9 * s.a_row + 77] = odd[what];
+        else
+            s.b[77 * s.b_row + 50] = odd[what - 3];
+        run(&s, isa);
+        for (int64_t i = 0; i < 20; i++)
+            for (int64_t j = 0; j < 110; j++) {
+                double want = dot(&s, i, j, NULL), got = s.c[i * s.c_row + j];
+                if (isfinite(want))
+                    test_close("finite", i * 110 + j, got, want, 1e-5);
+                else
+                    assert_true(isnan(want) ? isnan(got) : got == want);
+            }
+        end(&s);
+    }
+}
+
+/* Rows and columns of zeros give zeros; tiny and huge ones keep their digits. */
+static void zeros_and_extremes(void **state)
+{
+    (void)state;
+    rng r = rng_seed(8);
+    static const float sizes[] = {0, 1e-38f, 1e-30f, 1e-12f, 1, 1e12f, 1e17f, 1e30f};
+    FOR_EACH_ISA(isa)
+    {
+        setup s = special(&r, 24, 144, 100);
+        for (int64_t k = 0; k < 100; k++) {
+            for (int64_t i = 0; i < 24; i++)
+                s.a[i * s.a_row + k] *= sizes[i % 8];
+            for (int64_t j = 0; j < 144; j++)
+                s.b[k * s.b_row + j] *= sizes[j / 18];
+        }
+        run(&s, isa);
+        for (int64_t i = 0; i < 24; i++)
+            for (int64_t j = 0; j < 144; j++) {
+                double lengths, want = dot(&s, i, j, &lengths), got = s.c[i * s.c_row + j];
+                if (lengths == 0)
+                    assert_true(got == 0);
+                else if (lengths > 1e38)
+                    assert_true(!isfinite(got) || fabs(got - want) <= 2e-6 * lengths);
+                else
+                    assert_true(fabs(got - want) <= 2e-6 * lengths + 1e-43 * 100);
+            }
+        end(&s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_small_edge_shape),        cmocka_unit_test(random_larger_shapes),
+        cmocka_unit_test(bits_do_not_depend_on_the_cut), cmocka_unit_test(as_exact_as_stated),
+        cmocka_unit_test(infinities_and_nans),           cmocka_unit_test(zeros_and_extremes),
+    };
+    return cmocka_run_group_tests_name("paired", tests, NULL, NULL);
+}
