@@ -21,7 +21,7 @@ bool op_paired_can(const op_lower *c, const op_product *p)
 bool op_paired_suits(const op_lower *c, const op_product *p)
 {
     return c->cpu.adds_beside_fma && c->cpu.isa == CPU_AVX512 && p->g.m >= 14 && p->g.n >= 96 &&
-           p->g.k >= 64;
+           p->g.k >= 128;
 }
 
 /* Tiles of 20 µs or more, about 24 of them where the product is large. By shape alone. */
