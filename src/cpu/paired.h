@@ -17,10 +17,10 @@
  * and columns that cannot be scaled (infinite, NaN, or farther than 2^±40 from one) have NaN for
  * their sum of products: their register tiles take the plain way.
  *
- * The scaled A is made by a kernel of its own: blocks of kc columns, in each the register tiles, in
- * each runs of CPU_PAIRED_RUN columns row by row. The scaled B is packed at compile time: blocks of
- * kc rows, in each the panels of three vectors (the last may be narrower). K is padded with zeros
- * to whole runs.
+ * A tile scales its rows of A onto its stack, block by block of K: register tiles, in each runs of
+ * CPU_PAIRED_RUN columns row by row. The scaled B is packed at compile time: blocks of kc rows, in
+ * each the panels of three vectors (the last may be narrower). K is padded with zeros to whole
+ * runs.
  */
 #ifndef CPU_PAIRED_H
 #define CPU_PAIRED_H
@@ -28,25 +28,15 @@
 #include "cpu/epilogue.h"
 #include "cpu/isa.h"
 
-enum { CPU_PAIRED_RUN = 16 };
+enum {
+    CPU_PAIRED_RUN = 16,
+    CPU_PAIRED_LEFT = 26880, /* floats of A that a tile scales at a time */
+    CPU_PAIRED_ROWS = 140,   /* most rows of a tile */
+};
 
-/* One value per row or column and block of K: [block][count]. */
-typedef struct cpu_paired_sums {
-    float *products; /* Σ±x₁x₂, scaled; NaN: take the plain way */
-    float *back;     /* what undoes the scaling; 0 where all is zero */
-} cpu_paired_sums;
-
-/* Scales the rows of A. Tile t does `group` register tiles from t·group on. */
-typedef struct cpu_paired_left_args {
-    const float *a;
-    float *scaled, *products, *back; /* as in cpu_paired_sums */
-    int64_t m, k, a_row, a_col, kc;
-    int64_t group;
-} cpu_paired_left_args;
-
-CPU_DECLARE(cpu_paired_left_f32);
-
-/* Packs B; tile t is panel t of the blocks from k_begin (a multiple of kc) to k_end. */
+/* Packs B; tile t is panel t of the blocks from k_begin (a multiple of kc) to k_end. `products` and
+ * `back` have a value for each column and block of K, [block][columns, whole vectors]: the sum
+ * Σ±y₁y₂, scaled (NaN: take the plain way), and what undoes the scaling (0 where all is zero). */
 typedef struct cpu_paired_right_args {
     const float *b;
     float *packed, *products, *back;
@@ -57,13 +47,13 @@ typedef struct cpu_paired_right_args {
 CPU_DECLARE(cpu_paired_right_f32);
 
 typedef struct cpu_paired_args {
-    const float *left, *left_products, *left_back;
-    const float *right, *right_products, *right_back;
-    const float *bias, *residual;
+    const float *a, *packed, *products, *back, *bias, *residual;
     float *c, *y; /* as in cpu_gemm_args */
-    int64_t m, n, k, kc, c_row, residual_row;
-    /* Tile t: row block t % row_blocks, column block t / row_blocks. */
-    uint32_t row_blocks;
+    int64_t m, n, k, kc, a_row, a_col, c_row, residual_row;
+    /* Tile t: column block t % col_blocks, row block t / col_blocks; neighbours that are run in one
+     * call scale their rows once. A row block has at most CPU_PAIRED_ROWS rows, and with kc columns
+     * at most CPU_PAIRED_LEFT elements. */
+    uint32_t col_blocks;
     int64_t block_tiles; /* register tiles of a row block */
     int64_t block_cols;  /* a multiple of the panel width */
     cpu_epilogue epilogue;

@@ -7,8 +7,7 @@
 typedef struct paired {
     const op_product *product;
     cpu_paired_args a;
-    int64_t padded, blocks, tiles; /* columns, blocks of K, register tiles */
-    size_t left, products, back;   /* places in the scratch */
+    int64_t padded, blocks, row_blocks; /* columns, blocks of K and of rows */
 } paired;
 
 bool op_paired_can(const op_lower *c, const op_product *p)
@@ -24,30 +23,38 @@ bool op_paired_suits(const op_lower *c, const op_product *p)
            p->g.k >= 128;
 }
 
-/* Tiles of 20 µs or more, about 24 of them where the product is large. By shape alone. */
+/* Rows as many as may be scaled at a time with K in blocks of DEPTH, about equal; then columns so
+ * that there are about 48 tiles where the product is large. A tile takes TILE_NS or more and has
+ * PANELS panels or more to be worth the scaling, fewer where there would be less than SOME tiles.
+ * By shape alone. */
 static void cut(paired *d, cpu_isa isa)
 {
-    enum { ROWS = 144, L2 = 100000, MOST = 4096 }; /* floats */
+    enum { DEPTH = 768, TILE_NS = 5000, PANELS = 6, SOME = 16 };
     cpu_paired_args *a = &d->a;
-    int64_t width = cpu_paired_width(isa), panels = (a->n + width - 1) / width;
-    d->tiles = cpu_paired_tiles(a->m, cpu_paired_height(isa));
-    int64_t blocks = (a->m + ROWS - 1) / ROWS;
-    a->block_tiles = (d->tiles + blocks - 1) / blocks;
-    a->row_blocks = (uint32_t)((d->tiles + a->block_tiles - 1) / a->block_tiles);
-    int64_t rows = (a->m + a->row_blocks - 1) / a->row_blocks;
+    int64_t height = cpu_paired_height(isa), width = cpu_paired_width(isa);
+    int64_t vector = cpu_paired_vector(isa), panels = (a->n + width - 1) / width;
+    int64_t tiles = cpu_paired_tiles(a->m, height), deep = a->k < DEPTH ? a->k : DEPTH;
+    int64_t most = CPU_PAIRED_LEFT / cpu_paired_whole(deep);
+    most = (most < CPU_PAIRED_ROWS ? most : CPU_PAIRED_ROWS) / height;
+    int64_t blocks = (tiles + most - 1) / most;
+    a->block_tiles = (tiles + blocks - 1) / blocks;
+    d->row_blocks = (tiles + a->block_tiles - 1) / a->block_tiles;
+    int64_t rows = a->block_tiles * height < a->m ? a->block_tiles * height : a->m;
+    int64_t depth = CPU_PAIRED_LEFT / rows / CPU_PAIRED_RUN * CPU_PAIRED_RUN;
+    d->blocks = (a->k + depth - 1) / depth;
+    a->kc = cpu_paired_whole((a->k + d->blocks - 1) / d->blocks);
+    d->blocks = (a->k + a->kc - 1) / a->kc;
+    d->padded = (a->n + vector - 1) / vector * vector;
     double panel_ns = (double)(a->k * width * rows) / 75.0;
-    int64_t least = (int64_t)(20000 / panel_ns) + 1;
-    int64_t wanted = a->row_blocks >= 24 ? 1 : 24 / a->row_blocks;
+    int64_t least = (int64_t)(TILE_NS / panel_ns) + 1;
+    int64_t worth = panels * d->row_blocks / SOME;
+    worth = worth > PANELS ? PANELS : worth < 2 ? 2 : worth;
+    least = least > worth ? least : worth;
+    int64_t wanted = d->row_blocks >= 48 ? 1 : 48 / d->row_blocks;
     int64_t columns = panels / least;
     columns = columns < 1 ? 1 : columns > wanted ? wanted : columns;
     a->block_cols = (panels + columns - 1) / columns * width;
-    int64_t most = L2 / rows;
-    most = most < CPU_GEMM_KC ? CPU_GEMM_KC : most > MOST ? MOST : most;
-    d->blocks = (a->k + most - 1) / most;
-    a->kc = cpu_paired_whole((a->k + d->blocks - 1) / d->blocks);
-    d->blocks = (a->k + a->kc - 1) / a->kc;
-    int64_t vector = cpu_paired_vector(isa);
-    d->padded = (a->n + vector - 1) / vector * vector;
+    a->col_blocks = (uint32_t)((a->n + a->block_cols - 1) / a->block_cols);
 }
 
 /* The right side is packed piece by piece, and the pages each piece came from are dropped. */
@@ -90,35 +97,9 @@ static tacit_status pack_right(op_lower *c, paired *d)
                                (size_t)(columns * g->b_col) * sizeof *b));
         }
     }
-    d->a.right = packed;
-    d->a.right_products = products;
-    d->a.right_back = back;
-    return TACIT_OK;
-}
-
-/* The thunk that scales the rows of A. */
-static tacit_status emit_left(op_lower *c, paired *d)
-{
-    const cpu_gemm_args *g = &d->product->g;
-    cpu_isa isa = c->cpu.isa;
-    size_t sums = (size_t)(d->blocks * g->m) * sizeof(float);
-    size_t bytes = (size_t)(g->m * cpu_paired_whole(g->k)) * sizeof(float);
-    d->left = op_lower_reserve(c, bytes);
-    d->products = op_lower_reserve(c, sums);
-    d->back = op_lower_reserve(c, sums);
-    int64_t group = 32768 / (cpu_paired_height(isa) * g->k) + 1; /* about 5 µs */
-    cpu_paired_left_args *a =
-        op_lower_thunk(c, CPU_PICK_NAME(isa, paired_left_f32), CPU_PICK(isa, cpu_paired_left_f32),
-                       sizeof *a, (uint32_t)((d->tiles + group - 1) / group));
-    if (!a)
-        return TACIT_ERR_MEMORY;
-    *a = (cpu_paired_left_args){
-        .m = g->m, .k = g->k, .a_row = g->a_row, .a_col = g->a_col, .kc = d->a.kc, .group = group};
-    TRY(op_lower_in(c, offsetof(cpu_paired_left_args, a), 0));
-    TRY(op_lower_scratch(c, offsetof(cpu_paired_left_args, scaled), d->left, true));
-    TRY(op_lower_scratch(c, offsetof(cpu_paired_left_args, products), d->products, true));
-    TRY(op_lower_scratch(c, offsetof(cpu_paired_left_args, back), d->back, true));
-    op_lower_cost(c, 0, 2 * bytes);
+    d->a.packed = packed;
+    d->a.products = products;
+    d->a.back = back;
     return TACIT_OK;
 }
 
@@ -127,26 +108,32 @@ static tacit_status emit_product(op_lower *c, paired *d)
     const op_product *p = d->product;
     const cpu_gemm_args *g = &p->g;
     cpu_isa isa = c->cpu.isa;
-    uint32_t columns = (uint32_t)((g->n + d->a.block_cols - 1) / d->a.block_cols);
     cpu_paired_args *a =
         op_lower_thunk(c, CPU_PICK_NAME(isa, paired_f32), CPU_PICK(isa, cpu_paired_f32), sizeof *a,
-                       d->a.row_blocks * columns);
+                       (uint32_t)d->row_blocks * d->a.col_blocks);
     if (!a)
         return TACIT_ERR_MEMORY;
     *a = d->a;
-    TRY(op_lower_scratch(c, offsetof(cpu_paired_args, left), d->left, false));
-    TRY(op_lower_scratch(c, offsetof(cpu_paired_args, left_products), d->products, false));
-    TRY(op_lower_scratch(c, offsetof(cpu_paired_args, left_back), d->back, false));
+    uint64_t a_run = 0, c_run = 0;
+    int64_t tiles = cpu_paired_tiles(g->m, cpu_paired_height(isa));
+    if (d->a.col_blocks == 1 && g->m % tiles == 0) { /* tiles are runs of as many rows each */
+        int64_t rows = g->m / tiles * d->a.block_tiles;
+        c_run = (uint64_t)(rows * g->c_row) * sizeof(float);
+        if (g->a_col == 1 && g->a_row >= g->k)
+            a_run = (uint64_t)(rows * g->a_row) * sizeof(float);
+    }
+    TRY(op_lower_in_tiled(c, offsetof(cpu_paired_args, a), 0, a_run, a_run));
     if (p->bias >= 0)
         TRY(op_lower_in(c, offsetof(cpu_paired_args, bias), (uint32_t)p->bias));
     if (p->residual >= 0)
-        TRY(op_lower_in(c, offsetof(cpu_paired_args, residual), (uint32_t)p->residual));
-    TRY(op_lower_out(c, offsetof(cpu_paired_args, y), 0));
+        TRY(op_lower_in_tiled(c, offsetof(cpu_paired_args, residual), (uint32_t)p->residual, c_run,
+                              c_run));
+    TRY(op_lower_out_tiled(c, offsetof(cpu_paired_args, y), 0, c_run, c_run));
     if (p->residual >= 0 && cpu_late_residual(&g->epilogue)) {
         size_t bytes = (size_t)(g->m * g->c_row) * sizeof(float);
         return op_lower_scratch(c, offsetof(cpu_paired_args, c), op_lower_reserve(c, bytes), true);
     }
-    return op_lower_out(c, offsetof(cpu_paired_args, c), 0);
+    return op_lower_out_tiled(c, offsetof(cpu_paired_args, c), 0, c_run, c_run);
 }
 
 tacit_status op_lower_paired(op_lower *c, const op_product *p)
@@ -157,12 +144,13 @@ tacit_status op_lower_paired(op_lower *c, const op_product *p)
                       .m = g->m,
                       .n = g->n,
                       .k = g->k,
+                      .a_row = g->a_row,
+                      .a_col = g->a_col,
                       .c_row = g->c_row,
                       .residual_row = g->residual_row,
                       .epilogue = g->epilogue}};
     cut(&d, c->cpu.isa);
     TRY(pack_right(c, &d));
-    TRY(emit_left(c, &d));
     TRY(emit_product(c, &d));
     uint64_t bytes = op_lower_bytes(&c->out[0]);
     for (uint32_t i = 0; i < c->node->n_inputs; i++)

@@ -11,7 +11,8 @@ typedef struct problem {
     int64_t m, n, k, kc;
     bool trans_a, trans_b, residual;
     cpu_epilogue e;
-    int64_t group, block_tiles, block_panels;
+    int64_t block_tiles, block_panels;
+    uint32_t together; /* tiles in one call */
 } problem;
 
 /* Operands with gaps between rows, and everything the kernels need. */
@@ -50,7 +51,7 @@ static void end(setup *s)
     free(s->a), free(s->b), free(s->bias), free(s->residual), free(s->c), free(s->sums);
 }
 
-/* All three kernels, tiles in reverse. */
+/* Both kernels, tiles in reverse. */
 static void run(setup *s, cpu_isa isa)
 {
     const problem *q = &s->q;
@@ -58,20 +59,7 @@ static void run(setup *s, cpu_isa isa)
     int64_t padded = (q->n + vector - 1) / vector * vector, blocks = (q->k + q->kc - 1) / q->kc;
     int64_t tiles = cpu_paired_tiles(q->m, cpu_paired_height(isa));
     uint32_t panels = (uint32_t)((q->n + width - 1) / width);
-    float *left = zeros(q->m * cpu_paired_whole(q->k)), *right = zeros(padded * (q->k + 16));
-    float *row = zeros(2 * blocks * q->m), *column = zeros(2 * blocks * padded);
-    cpu_paired_left_args l = {.a = s->a,
-                              .scaled = left,
-                              .products = row,
-                              .back = row + blocks * q->m,
-                              .m = q->m,
-                              .k = q->k,
-                              .a_row = s->a_row,
-                              .a_col = s->a_col,
-                              .kc = q->kc,
-                              .group = q->group};
-    for (uint32_t t = (uint32_t)((tiles + q->group - 1) / q->group); t-- > 0;)
-        CPU_PICK(isa, cpu_paired_left_f32)(&l, t, t + 1);
+    float *right = zeros(padded * (q->k + 16)), *column = zeros(2 * blocks * padded);
     for (int64_t k = 0; k < q->k; k += q->kc) {
         cpu_paired_right_args p = {.b = s->b,
                                    .packed = right,
@@ -87,12 +75,10 @@ static void run(setup *s, cpu_isa isa)
         CPU_PICK(isa, cpu_paired_right_f32)(&p, 0, panels);
     }
     bool apart = q->residual && cpu_late_residual(&q->e);
-    cpu_paired_args p = {.left = left,
-                         .left_products = row,
-                         .left_back = row + blocks * q->m,
-                         .right = right,
-                         .right_products = column,
-                         .right_back = column + blocks * padded,
+    cpu_paired_args p = {.a = s->a,
+                         .packed = right,
+                         .products = column,
+                         .back = column + blocks * padded,
                          .bias = s->bias,
                          .residual = q->residual ? s->residual : NULL,
                          .c = apart ? s->sums : s->c,
@@ -101,16 +87,20 @@ static void run(setup *s, cpu_isa isa)
                          .n = q->n,
                          .k = q->k,
                          .kc = q->kc,
+                         .a_row = s->a_row,
+                         .a_col = s->a_col,
                          .c_row = s->c_row,
                          .residual_row = s->c_row,
-                         .row_blocks = (uint32_t)((tiles + q->block_tiles - 1) / q->block_tiles),
                          .block_tiles = q->block_tiles,
                          .block_cols = q->block_panels * width,
                          .epilogue = q->e};
-    int64_t columns = (q->n + p.block_cols - 1) / p.block_cols;
-    for (uint32_t t = p.row_blocks * (uint32_t)columns; t-- > 0;)
-        CPU_PICK(isa, cpu_paired_f32)(&p, t, t + 1);
-    free(left), free(right), free(row), free(column);
+    p.col_blocks = (uint32_t)((q->n + p.block_cols - 1) / p.block_cols);
+    uint32_t all = (uint32_t)((tiles + q->block_tiles - 1) / q->block_tiles) * p.col_blocks;
+    for (uint32_t end = all, begin; end > 0; end = begin) {
+        begin = end > q->together ? end - q->together : 0;
+        CPU_PICK(isa, cpu_paired_f32)(&p, begin, end);
+    }
+    free(right), free(column);
 }
 
 static double activation(const cpu_epilogue *e, double x)
@@ -189,9 +179,11 @@ static problem random_problem(rng *r, int64_t m, int64_t n, int64_t k)
                          .act_last = rng_below(r, 2),
                          .act_min = -0.5f,
                          .act_max = 0.75f};
-    q.group = 1 + (int64_t)rng_below(r, 4);
-    q.block_tiles = 1 + (int64_t)rng_below(r, 20);
+    int64_t most =
+        CPU_PAIRED_LEFT / q.kc < CPU_PAIRED_ROWS ? CPU_PAIRED_LEFT / q.kc : CPU_PAIRED_ROWS;
+    q.block_tiles = 1 + (int64_t)rng_below(r, (uint64_t)most / 7);
     q.block_panels = 1 + (int64_t)rng_below(r, 3);
+    q.together = 1 + (uint32_t)rng_below(r, 5);
     return q;
 }
 
@@ -240,7 +232,7 @@ static void bits_do_not_depend_on_the_cut(void **state)
         float *kept = malloc(bytes);
         assert_non_null(kept);
         memcpy(kept, s.c, bytes);
-        s.q.group = 3, s.q.block_tiles = 2, s.q.block_panels = 2;
+        s.q.block_tiles = 2, s.q.block_panels = 2, s.q.together = 1;
         run(&s, isa);
         assert_memory_equal(s.c, kept, bytes);
         free(kept);
@@ -333,7 +325,7 @@ static void as_exact_as_stated(void **state)
     for (int what = 0; what < KINDS; what++)
         for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) {
             problem q = {.m = 14, .n = 96, .k = depths[d], .kc = 768, .e = {.alpha = 1}};
-            q.group = 1, q.block_tiles = 2, q.block_panels = 8;
+            q.block_tiles = 2, q.block_panels = 8, q.together = 1;
             setup s = begin(&q, &r);
             for (int64_t k = 0; k < q.k; k++) {
                 for (int64_t i = 0; i < q.m; i++)
@@ -358,7 +350,7 @@ static void as_exact_as_stated(void **state)
 static setup special(rng *r, int64_t m, int64_t n, int64_t k)
 {
     problem q = {.m = m, .n = n, .k = k, .kc = 64, .e = {.alpha = 1}};
-    q.group = 2, q.block_tiles = 3, q.block_panels = 1;
+    q.block_tiles = 3, q.block_panels = 1, q.together = 2;
     return begin(&q, r);
 }
 
