@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "op/build.h"
 #include "op/elementwise.h"
 #include "op/values.h"
 #include "op/vjp.h"
@@ -213,6 +214,122 @@ static tacit_status einsum_eval(op_eval *c)
     return TACIT_OK;
 }
 
+/* --- as a product, where it is one --------------------------------------------------------------
+ */
+
+typedef struct label_list {
+    int32_t n;
+    int8_t label[IR_MAX_RANK];
+} label_list;
+
+static int32_t place_of(const einsum_term *t, int8_t label)
+{
+    for (int32_t i = 0; i < t->rank; i++)
+        if (t->label[i] == label)
+            return i;
+    return -1;
+}
+
+/* Every letter once, and as long as everywhere else. */
+static bool plain_term(const einsum *e, const einsum_term *t, const ir_shape *s)
+{
+    for (int32_t i = 0; i < t->rank; i++)
+        if (place_of(t, t->label[i]) != i || s->dims[i] != e->size[t->label[i]] || s->dims[i] == 0)
+            return false;
+    return true;
+}
+
+/* Those letters of `from` which the other terms have (1), have not (0), or may have (-1). */
+static label_list letters_of(const einsum_term *from, const einsum_term *a, int in_a,
+                             const einsum_term *b, int in_b)
+{
+    label_list l = {0};
+    for (int32_t i = 0; i < from->rank; i++)
+        if ((in_a < 0 || (place_of(a, from->label[i]) >= 0) == in_a) &&
+            (in_b < 0 || (place_of(b, from->label[i]) >= 0) == in_b))
+            l.label[l.n++] = from->label[i];
+    return l;
+}
+
+/* x with its axes in the order of the lists; all but the first list become one axis each. */
+static ir_value *arranged(ir_graph *g, const einsum *e, ir_value *x, const einsum_term *t,
+                          const label_list *const lists[3])
+{
+    int64_t perm[IR_MAX_RANK], dims[IR_MAX_RANK + 2];
+    int32_t rank = 0, n = 0;
+    bool moves = false;
+    for (int k = 0; k < 3; k++) {
+        int64_t size = 1;
+        for (int32_t i = 0; i < lists[k]->n; i++) {
+            perm[rank] = place_of(t, lists[k]->label[i]);
+            moves |= perm[rank] != rank;
+            rank++;
+            size *= e->size[lists[k]->label[i]];
+            if (k == 0)
+                dims[n++] = size, size = 1;
+        }
+        if (k > 0)
+            dims[n++] = size;
+    }
+    if (moves)
+        x = op_build_transpose(g, x, rank, perm);
+    return lists[1]->n == 1 && lists[2]->n == 1 ? x : op_build_reshape(g, x, n, dims);
+}
+
+/* [batch…, M, N] back to the letters of the result. */
+static ir_value *returned(ir_graph *g, const einsum *e, ir_value *y,
+                          const label_list *const lists[3])
+{
+    einsum_term now = {0};
+    int64_t dims[IR_MAX_RANK], perm[IR_MAX_RANK];
+    bool moves = false;
+    for (int k = 0; k < 3; k++)
+        for (int32_t i = 0; i < lists[k]->n; i++) {
+            dims[now.rank] = e->size[lists[k]->label[i]];
+            now.label[now.rank++] = lists[k]->label[i];
+        }
+    if (lists[1]->n != 1 || lists[2]->n != 1)
+        y = op_build_reshape(g, y, now.rank, dims);
+    for (int32_t i = 0; i < e->out.rank; i++) {
+        perm[i] = place_of(&now, e->out.label[i]);
+        moves |= perm[i] != i;
+    }
+    return moves ? op_build_transpose(g, y, e->out.rank, perm) : y;
+}
+
+/* Two operands whose letters are batch, rows, columns or summed over: a MatMul between
+ * transpositions. Letters that only one operand has and the result has not, diagonals and
+ * broadcasting are left to the evaluator. */
+static tacit_status einsum_decompose(ir_graph *g, ir_node *node, tacit_error *err)
+{
+    einsum e;
+    const ir_shape *shapes[2];
+    if (node->n_inputs != 2)
+        return TACIT_ERR_UNSUPPORTED;
+    for (uint32_t i = 0; i < 2; i++) {
+        if (!node->inputs[i] || !ir_type_is_static(&node->inputs[i]->type))
+            return TACIT_ERR_UNSUPPORTED;
+        shapes[i] = &node->inputs[i]->type.shape;
+    }
+    TRY(einsum_parse(&e, ir_attr_string(node, "equation", NULL), 2, shapes, err));
+    const einsum_term *a = &e.in[0], *b = &e.in[1], *out = &e.out;
+    if (!plain_term(&e, a, shapes[0]) || !plain_term(&e, b, shapes[1]))
+        return TACIT_ERR_UNSUPPORTED;
+    label_list batch = letters_of(out, a, 1, b, 1), rows = letters_of(out, a, 1, b, 0);
+    label_list columns = letters_of(out, a, 0, b, 1), summed = letters_of(a, b, 1, out, 0);
+    if (batch.n + rows.n + summed.n != a->rank || batch.n + columns.n + summed.n != b->rank ||
+        batch.n + 2 > IR_MAX_RANK)
+        return TACIT_ERR_UNSUPPORTED;
+    ir_value *left =
+        arranged(g, &e, node->inputs[0], a, (const label_list *[]){&batch, &rows, &summed});
+    ir_value *right =
+        arranged(g, &e, node->inputs[1], b, (const label_list *[]){&batch, &summed, &columns});
+    ir_value *y = op_build2(g, "MatMul", left, right);
+    if (y)
+        y = returned(g, &e, y, (const label_list *[]){&batch, &rows, &columns});
+    return op_build_finish(g, node, 0, y, err);
+}
+
 const op_def op_rows_einsum[] = {
     {.name = "Einsum",
      .min_in = 1,
@@ -221,6 +338,7 @@ const op_def op_rows_einsum[] = {
      .max_out = 1,
      .infer = einsum_infer,
      .eval = einsum_eval,
+     .decompose = einsum_decompose,
      .vjp = op_vjp_einsum},
     {0},
 };

@@ -7,6 +7,7 @@
 #include "cpu/quantise.h"
 #include "op/gemm.h"
 #include "op/lowerings.h"
+#include "op/quant.h"
 
 /* Which inputs are what; -1: none. */
 typedef struct roles {
@@ -297,18 +298,49 @@ static uint32_t tiles_of(int64_t count)
     return (uint32_t)((count + CPU_QUANTISE_TILE - 1) / CPU_QUANTISE_TILE);
 }
 
-static tacit_status emit_quantise(op_lower *c, bool is_signed, int64_t count)
+/* x and y beside their scale: every axis, the one with blocks cut in two. False: blocks that do not
+ * fill their axis. */
+static bool spread_scale(const op_lower *c, cpu_nd *nd)
 {
-    cpu_quantise_args *a =
-        op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, quantise_f32),
-                       CPU_PICK(c->cpu.isa, cpu_quantise_f32), sizeof *a, tiles_of(count));
+    const ir_shape *x = &c->in[0].type.shape;
+    int64_t dense[IR_MAX_RANK], dims[IR_MAX_RANK + 1], own[IR_MAX_RANK + 1];
+    int64_t scale[IR_MAX_RANK + 1];
+    op_granularity g;
+    int32_t rank = 0;
+    if (op_granularity_read(c->node, x, &c->in[1].type.shape, &g, NULL) != TACIT_OK)
+        return false;
+    ir_shape_strides(x, dense);
+    for (int32_t d = 0; d < x->rank; d++) {
+        int64_t block = d == g.axis ? g.block : 1;
+        if (x->dims[d] % block)
+            return false;
+        dims[rank] = x->dims[d] / block;
+        own[rank] = dense[d] * block;
+        scale[rank++] = g.strides[d];
+        if (block > 1) {
+            dims[rank] = block;
+            own[rank] = dense[d];
+            scale[rank++] = 0;
+        }
+    }
+    cpu_nd_begin(nd, rank, dims);
+    cpu_nd_operand(nd, own);
+    cpu_nd_operand(nd, scale);
+    return true;
+}
+
+static tacit_status emit_quantise(op_lower *c, bool is_signed, cpu_nd *nd)
+{
+    uint32_t tiles = cpu_nd_ready(nd, CPU_QUANTISE_TILE);
+    cpu_quantise_args *a = op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, quantise_f32),
+                                          CPU_PICK(c->cpu.isa, cpu_quantise_f32), sizeof *a, tiles);
     if (!a)
         return TACIT_ERR_MEMORY;
-    a->count = count;
+    a->nd = *nd;
     a->is_signed = is_signed;
-    uint64_t run = CPU_QUANTISE_TILE;
+    uint64_t run = (uint64_t)cpu_nd_tile_elements(nd), count = (uint64_t)count_of(c, 0);
     TRY(op_lower_in_tiled(c, offsetof(cpu_quantise_args, x), 0, 4 * run, 4 * run));
-    op_lower_cost(c, 4.0 * (double)count, 5 * (uint64_t)count);
+    op_lower_cost(c, 4.0 * (double)count, 5 * count);
     return op_lower_out_tiled(c, offsetof(cpu_quantise_args, y), 0, run, run);
 }
 
@@ -337,7 +369,11 @@ tacit_status op_lower_dynamic_quantize(op_lower *c)
     TRY(op_lower_scratch(c, offsetof(cpu_dynamic_args, high), high, false));
     TRY(op_lower_out(c, offsetof(cpu_dynamic_args, scale), 1));
     TRY(op_lower_out(c, offsetof(cpu_dynamic_args, zero), 2));
-    TRY(emit_quantise(c, false, count));
+    cpu_nd nd;
+    cpu_nd_begin(&nd, 1, &count);
+    cpu_nd_operand(&nd, (int64_t[]){1});
+    cpu_nd_operand(&nd, (int64_t[]){0});
+    TRY(emit_quantise(c, false, &nd));
     TRY(op_lower_out(c, offsetof(cpu_quantise_args, scale), 1));
     return op_lower_out(c, offsetof(cpu_quantise_args, zero), 2);
 }
@@ -345,13 +381,14 @@ tacit_status op_lower_dynamic_quantize(op_lower *c)
 tacit_status op_lower_quantize(op_lower *c)
 {
     tacit_dtype d = c->out[0].type.dtype;
+    cpu_nd nd;
     if (c->in[0].type.dtype != TACIT_F32 || c->in[1].type.dtype != TACIT_F32 ||
-        count_of(c, 1) != 1 || (d != TACIT_U8 && d != TACIT_I8) ||
-        ir_attr_int(c->node, "precision", 0) || ir_attr_int(c->node, "block_size", 0))
+        (d != TACIT_U8 && d != TACIT_I8) || ir_attr_int(c->node, "precision", 0) ||
+        !spread_scale(c, &nd))
         return OP_LOWER_NO_KERNEL;
     if (count_of(c, 0) == 0)
         return TACIT_OK;
-    TRY(emit_quantise(c, d == TACIT_I8, count_of(c, 0)));
+    TRY(emit_quantise(c, d == TACIT_I8, &nd));
     TRY(op_lower_in(c, offsetof(cpu_quantise_args, scale), 1));
     return op_lower_has(c, 2) ? op_lower_in(c, offsetof(cpu_quantise_args, zero), 2) : TACIT_OK;
 }
@@ -359,24 +396,26 @@ tacit_status op_lower_quantize(op_lower *c)
 tacit_status op_lower_dequantize(op_lower *c)
 {
     tacit_dtype d = c->in[0].type.dtype;
-    int64_t count = count_of(c, 0);
+    uint64_t count = (uint64_t)count_of(c, 0);
+    cpu_nd nd;
     if (c->out[0].type.dtype != TACIT_F32 || c->in[1].type.dtype != TACIT_F32 ||
-        count_of(c, 1) != 1 || (d != TACIT_U8 && d != TACIT_I8))
+        (d != TACIT_U8 && d != TACIT_I8) || !spread_scale(c, &nd))
         return OP_LOWER_NO_KERNEL;
-    if (count == 0)
+    uint32_t tiles = cpu_nd_ready(&nd, CPU_QUANTISE_TILE);
+    if (tiles == 0)
         return TACIT_OK;
     cpu_dequantise_args *a =
         op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, dequantise_f32),
-                       CPU_PICK(c->cpu.isa, cpu_dequantise_f32), sizeof *a, tiles_of(count));
+                       CPU_PICK(c->cpu.isa, cpu_dequantise_f32), sizeof *a, tiles);
     if (!a)
         return TACIT_ERR_MEMORY;
-    a->count = count;
+    a->nd = nd;
     a->is_signed = d == TACIT_I8;
-    uint64_t run = CPU_QUANTISE_TILE;
+    uint64_t run = (uint64_t)cpu_nd_tile_elements(&nd);
     TRY(op_lower_in_tiled(c, offsetof(cpu_dequantise_args, x), 0, run, run));
     TRY(op_lower_in(c, offsetof(cpu_dequantise_args, scale), 1));
     if (op_lower_has(c, 2))
         TRY(op_lower_in(c, offsetof(cpu_dequantise_args, zero), 2));
-    op_lower_cost(c, 2.0 * (double)count, 5 * (uint64_t)count);
+    op_lower_cost(c, 2.0 * (double)count, 5 * count);
     return op_lower_out_tiled(c, offsetof(cpu_dequantise_args, y), 0, 4 * run, 4 * run);
 }

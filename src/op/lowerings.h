@@ -120,6 +120,9 @@ tacit_status op_lower_cached_attention(op_lower *c); /* tacit.CachedAttention */
 bool op_accepts_cached_attention(const ir_node *node, uint32_t in, const op_operand *view);
 bool op_accepts_attention(const ir_node *node, uint32_t in, const op_operand *view);
 
+/* lower_rnn.c */
+tacit_status op_lower_rnn(op_lower *c); /* RNN, GRU, LSTM */
+
 /* lower_rotary.c */
 tacit_status op_lower_rotary(op_lower *c);
 bool op_accepts_rotary(const ir_node *node, uint32_t in, const op_operand *view);

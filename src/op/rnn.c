@@ -3,18 +3,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "op/lowerings.h"
+#include "op/rnn.h"
 #include "op/spell.h"
 #include "op/values.h"
 #include "op/vjp.h"
-
-typedef enum cell_kind { CELL_RNN, CELL_GRU, CELL_LSTM } cell_kind;
-
-enum { GATES = 4, FUNCTIONS = 3 };
-
-typedef struct act {
-    int kind;
-    double alpha, beta;
-} act;
 
 static const struct act_row {
     const char *name;
@@ -29,7 +22,7 @@ static const struct act_row {
     {"Softplus", false, false, 0, 0},
 };
 
-static double apply(const act *f, double x)
+static double apply(const op_rnn_act *f, double x)
 {
     switch (f->kind) {
     case 0:
@@ -57,25 +50,14 @@ static double apply(const act *f, double x)
     }
 }
 
-typedef struct rnn {
-    cell_kind kind;
-    int gates;
-    int64_t steps, batch, input, hidden, directions;
-    bool by_batch; /* layout 1 */
-    bool reverse;  /* of a single direction */
-    bool linear_before_reset, input_forget;
-    double clip;
-    act f[2][FUNCTIONS];
-} rnn;
-
-static tacit_status read_activations(const ir_node *node, rnn *r, tacit_error *err)
+static tacit_status read_activations(const ir_node *node, op_rnn *r, tacit_error *err)
 {
-    static const int usual[3][FUNCTIONS] = {{1, 0, 0}, {0, 1, 0}, {0, 1, 1}};
+    static const int usual[3][OP_RNN_FUNCTIONS] = {{1, 0, 0}, {0, 1, 0}, {0, 1, 1}};
     uint32_t n, n_alpha, n_beta, next_alpha = 0, next_beta = 0;
     const ir_string *names = ir_attr_strings(node, "activations", &n);
     const double *alpha = ir_attr_floats(node, "activation_alpha", &n_alpha);
     const double *beta = ir_attr_floats(node, "activation_beta", &n_beta);
-    uint32_t per = r->kind == CELL_RNN ? 1 : r->kind == CELL_GRU ? 2 : 3;
+    uint32_t per = r->kind == OP_RNN_PLAIN ? 1 : r->kind == OP_RNN_GRU ? 2 : 3;
     if (names && n != per * (uint32_t)r->directions)
         return error_set(err, TACIT_ERR_VALUE, "%u activations, expected %u", n,
                          per * (uint32_t)r->directions);
@@ -88,8 +70,8 @@ static tacit_status read_activations(const ir_node *node, rnn *r, tacit_error *e
         if (kind < 0)
             return error_set(err, TACIT_ERR_VALUE, "unknown activation '%.*s'",
                              (int)names[i].length, names[i].data);
-        act *f = &r->f[i / per][i % per];
-        *f = (act){kind, acts[kind].default_alpha, acts[kind].default_beta};
+        op_rnn_act *f = &r->f[i / per][i % per];
+        *f = (op_rnn_act){kind, acts[kind].default_alpha, acts[kind].default_beta};
         if (acts[kind].alpha && next_alpha < n_alpha)
             f->alpha = alpha[next_alpha++];
         if (acts[kind].beta && next_beta < n_beta)
@@ -98,15 +80,15 @@ static tacit_status read_activations(const ir_node *node, rnn *r, tacit_error *e
     return TACIT_OK;
 }
 
-static tacit_status rnn_read(const ir_node *node, const ir_shape *x, const ir_shape *w, rnn *r,
-                             tacit_error *err)
+tacit_status op_rnn_read(const ir_node *node, const ir_shape *x, const ir_shape *w, op_rnn *r,
+                         tacit_error *err)
 {
     const char *direction = ir_attr_string(node, "direction", "forward");
     memset(r, 0, sizeof *r);
-    r->kind = strcmp(node->type, "RNN") == 0   ? CELL_RNN
-              : strcmp(node->type, "GRU") == 0 ? CELL_GRU
-                                               : CELL_LSTM;
-    r->gates = r->kind == CELL_RNN ? 1 : r->kind == CELL_GRU ? 3 : 4;
+    r->kind = strcmp(node->type, "RNN") == 0   ? OP_RNN_PLAIN
+              : strcmp(node->type, "GRU") == 0 ? OP_RNN_GRU
+                                               : OP_RNN_LSTM;
+    r->gates = r->kind == OP_RNN_PLAIN ? 1 : r->kind == OP_RNN_GRU ? 3 : 4;
     r->by_batch = ir_attr_int(node, "layout", 0) != 0;
     r->reverse = strcmp(direction, "reverse") == 0;
     r->directions = strcmp(direction, "bidirectional") == 0 ? 2 : 1;
@@ -130,9 +112,9 @@ static tacit_status rnn_read(const ir_node *node, const ir_shape *x, const ir_sh
 
 static tacit_status rnn_infer(op_infer *c)
 {
-    rnn r;
+    op_rnn r;
     TRY(op_need_float(c, 0));
-    TRY(rnn_read(c->node, &c->in[0]->shape, &c->in[1]->shape, &r, c->err));
+    TRY(op_rnn_read(c->node, &c->in[0]->shape, &c->in[1]->shape, &r, c->err));
     int64_t d = r.directions, g = r.gates * r.hidden;
     int64_t state[3] = {r.by_batch ? r.batch : d, r.by_batch ? d : r.batch, r.hidden};
     TRY(op_need_shape(c, 1, 3, (int64_t[]){d, g, r.input}));
@@ -155,7 +137,7 @@ static tacit_status rnn_infer(op_infer *c)
 /* Weights of one direction. */
 typedef struct weights {
     const double *w, *r, *wb, *rb, *peephole;
-    const act *f;
+    const op_rnn_act *f;
 } weights;
 
 static double dot(const double *a, const double *b, int64_t n)
@@ -166,23 +148,23 @@ static double dot(const double *a, const double *b, int64_t n)
     return sum;
 }
 
-static double clipped(const rnn *r, double v)
+static double clipped(const op_rnn *r, double v)
 {
     return v > r->clip ? r->clip : v < -r->clip ? -r->clip : v;
 }
 
 /* Row `row` of W·x + Wb and of R·h + Rb. */
-static double from_input(const rnn *r, const weights *k, int64_t row, const double *x)
+static double from_input(const op_rnn *r, const weights *k, int64_t row, const double *x)
 {
     return dot(k->w + row * r->input, x, r->input) + (k->wb ? k->wb[row] : 0);
 }
-static double from_state(const rnn *r, const weights *k, int64_t row, const double *h)
+static double from_state(const op_rnn *r, const weights *k, int64_t row, const double *h)
 {
     return dot(k->r + row * r->hidden, h, r->hidden) + (k->rb ? k->rb[row] : 0);
 }
 
-static void gru_cell(const rnn *r, const weights *k, const double *x, const double *h, double *next,
-                     double *reset)
+static void gru_cell(const op_rnn *r, const weights *k, const double *x, const double *h,
+                     double *next, double *reset)
 {
     int64_t n = r->hidden;
     for (int64_t i = 0; i < n; i++)
@@ -200,7 +182,7 @@ static void gru_cell(const rnn *r, const weights *k, const double *x, const doub
 }
 
 /* Gates in W and R are i, o, f, c; peepholes i, o, f. */
-static void lstm_cell(const rnn *r, const weights *k, const double *x, const double *h,
+static void lstm_cell(const op_rnn *r, const weights *k, const double *x, const double *h,
                       double *next, double *cell)
 {
     int64_t n = r->hidden;
@@ -220,7 +202,7 @@ static void lstm_cell(const rnn *r, const weights *k, const double *x, const dou
 }
 
 /* One sequence in one direction. `h` and `cell` start as the initial state and end as the last. */
-static void run_sequence(const rnn *r, const weights *k, bool backward, int64_t length,
+static void run_sequence(const op_rnn *r, const weights *k, bool backward, int64_t length,
                          const double *x, int64_t x_step, double *y, int64_t y_step, double *h,
                          double *cell, double *work)
 {
@@ -228,9 +210,9 @@ static void run_sequence(const rnn *r, const weights *k, bool backward, int64_t 
         int64_t at = backward ? length - 1 - t : t;
         const double *now = x + at * x_step;
         double *next = work;
-        if (r->kind == CELL_LSTM)
+        if (r->kind == OP_RNN_LSTM)
             lstm_cell(r, k, now, h, next, cell);
-        else if (r->kind == CELL_GRU)
+        else if (r->kind == OP_RNN_GRU)
             gru_cell(r, k, now, h, next, work + r->hidden);
         else
             for (int64_t i = 0; i < r->hidden; i++)
@@ -243,10 +225,10 @@ static void run_sequence(const rnn *r, const weights *k, bool backward, int64_t 
 
 static tacit_status rnn_eval(op_eval *c)
 {
-    rnn r;
+    op_rnn r;
     double *x, *w, *rec, *b, *h, *cell, *p, *y, *work;
     int64_t *lengths;
-    TRY(rnn_read(c->node, &op_in(c, 0)->shape, &op_in(c, 1)->shape, &r, c->err));
+    TRY(op_rnn_read(c->node, &op_in(c, 0)->shape, &op_in(c, 1)->shape, &r, c->err));
     int64_t n = r.hidden, g = r.gates * n, states = r.directions * r.batch * n;
     TRY(op_input_f64(c, 0, &x));
     TRY(op_input_f64(c, 1, &w));
@@ -294,7 +276,7 @@ static ir_value *with_float(op_diff *c, ir_value *v, const char *name, double va
     return c->status == TACIT_OK ? v : NULL;
 }
 
-static ir_value *spell_act(op_diff *c, const rnn *r, const act *f, ir_value *x, bool clip)
+static ir_value *spell_act(op_diff *c, const op_rnn *r, const op_rnn_act *f, ir_value *x, bool clip)
 {
     static const char *const plain[] = {
         "Sigmoid", "Tanh",        "Relu", NULL,       "LeakyRelu", "ThresholdedRelu",
@@ -313,8 +295,8 @@ static ir_value *spell_act(op_diff *c, const rnn *r, const act *f, ir_value *x, 
 
 /* What one direction's step reads; gates of the input are computed for all steps at once. */
 typedef struct step {
-    const rnn *r;
-    const act *f;
+    const op_rnn *r;
+    const op_rnn_act *f;
     ir_value *x, *h, *cell;      /* [B, gates·H], [B, H] */
     ir_value *rec, *bias, *peep; /* outer: [H, gates·H], [gates·H], [3·H]; the last two or NULL */
 } step;
@@ -344,7 +326,7 @@ static ir_value *one_minus(op_diff *c, ir_value *x)
 
 static ir_value *spell_gru(op_diff *c, const step *s)
 {
-    const rnn *r = s->r;
+    const op_rnn *r = s->r;
     ir_value *reset = spell_act(c, r, &s->f[0], preact(c, s, 1), true);
     ir_value *z = spell_act(c, r, &s->f[0], preact(c, s, 0), true);
     ir_value *back = r->linear_before_reset ? op_spell_mul(c, reset, recurrent(c, s, s->h, 2))
@@ -360,7 +342,7 @@ static ir_value *peeped(op_diff *c, const step *s, ir_value *v, ir_value *cell, 
 
 static ir_value *spell_lstm(op_diff *c, const step *s, ir_value **cell)
 {
-    const rnn *r = s->r;
+    const op_rnn *r = s->r;
     ir_value *in = peeped(c, s, preact(c, s, 0), s->cell, 0);
     in = spell_act(c, r, &s->f[0], in, true);
     ir_value *forget = peeped(c, s, preact(c, s, 2), s->cell, 2);
@@ -386,7 +368,7 @@ static ir_value *of_direction(op_diff *c, ir_value *x, int64_t d)
 }
 
 /* The scan of direction d over x [T, B, I]; mask [T, B, 1] or NULL. */
-static ir_node *spell_direction(op_diff *c, const rnn *r, int64_t d, ir_value *x, ir_value *mask)
+static ir_node *spell_direction(op_diff *c, const op_rnn *r, int64_t d, ir_value *x, ir_value *mask)
 {
     int64_t g = r->gates * r->hidden;
     ir_value *w = of_direction(c, c->node->inputs[1], d),
@@ -407,7 +389,7 @@ static ir_node *spell_direction(op_diff *c, const rnn *r, int64_t d, ir_value *x
     if (!op_scan_begin(&build, c))
         return NULL;
     step s = {.r = r, .f = r->f[d], .h = op_scan_carry(&build, first[0])};
-    if (r->kind == CELL_LSTM)
+    if (r->kind == OP_RNN_LSTM)
         s.cell = op_scan_carry(&build, first[1]);
     s.x = op_scan_x(&build, gates);
     ir_value *m = op_scan_x(&build, mask);
@@ -415,8 +397,8 @@ static ir_node *spell_direction(op_diff *c, const rnn *r, int64_t d, ir_value *x
     s.bias = b ? op_scan_outer(&build, op_spell_slice(c, b, 0, g, 2 * g)) : NULL;
     s.peep = op_scan_outer(&build, of_direction(c, op_spell_input(c, 7), d));
     op_diff *in = &build.body;
-    ir_value *cell = NULL, *h = r->kind == CELL_LSTM ? spell_lstm(in, &s, &cell)
-                                : r->kind == CELL_GRU
+    ir_value *cell = NULL, *h = r->kind == OP_RNN_LSTM ? spell_lstm(in, &s, &cell)
+                                : r->kind == OP_RNN_GRU
                                     ? spell_gru(in, &s)
                                     : spell_act(in, r, s.f, preact(in, &s, 0), true);
     build.step[build.n_step++] = m ? op_spell_mul(in, m, h) : h;
@@ -427,7 +409,7 @@ static ir_node *spell_direction(op_diff *c, const rnn *r, int64_t d, ir_value *x
 }
 
 /* 1 for steps inside the sequence: [T, B, 1]; NULL without lengths. */
-static ir_value *spell_lengths(op_diff *c, const rnn *r, tacit_dtype dtype)
+static ir_value *spell_lengths(op_diff *c, const op_rnn *r, tacit_dtype dtype)
 {
     ir_value *lengths = op_spell_input(c, 4);
     int64_t *count = op_spell_scratch(c, (size_t)(r->steps + 1) * sizeof *count);
@@ -445,8 +427,8 @@ tacit_status op_spell_rnn(op_diff *c, ir_value **out)
 {
     const ir_node *n = c->node;
     ir_value *x = n->inputs[0], *all[2], *last[2][2];
-    rnn r;
-    TRY(rnn_read(n, &x->type.shape, &n->inputs[1]->type.shape, &r, c->err));
+    op_rnn r;
+    TRY(op_rnn_read(n, &x->type.shape, &n->inputs[1]->type.shape, &r, c->err));
     if (r.by_batch)
         x = op_diff_transpose(c, x, (int64_t[]){1, 0, 2});
     ir_value *mask = spell_lengths(c, &r, n->inputs[0]->type.dtype);
@@ -456,8 +438,8 @@ tacit_status op_spell_rnn(op_diff *c, ir_value **out)
             return c->status;
         int64_t axis = r.by_batch ? 1 : 0; /* where the directions lie in the states */
         last[0][d] = op_spell_unsqueeze(c, scan->outputs[0], axis);
-        last[1][d] = r.kind == CELL_LSTM ? op_spell_unsqueeze(c, scan->outputs[1], axis) : NULL;
-        all[d] = op_spell_unsqueeze(c, scan->outputs[r.kind == CELL_LSTM ? 2 : 1], 1);
+        last[1][d] = r.kind == OP_RNN_LSTM ? op_spell_unsqueeze(c, scan->outputs[1], axis) : NULL;
+        all[d] = op_spell_unsqueeze(c, scan->outputs[r.kind == OP_RNN_LSTM ? 2 : 1], 1);
     }
     uint32_t count = (uint32_t)r.directions;
     ir_value *y = op_spell_concat(c, count, all, 1); /* [T, D, B, H] */
@@ -476,6 +458,7 @@ const op_def op_rows_rnn[] = {
      .max_out = 2,
      .infer = rnn_infer,
      .eval = rnn_eval,
+     .lower = op_lower_rnn,
      .spell = op_spell_rnn},
     {.name = "GRU",
      .min_in = 3,
@@ -484,6 +467,7 @@ const op_def op_rows_rnn[] = {
      .max_out = 2,
      .infer = rnn_infer,
      .eval = rnn_eval,
+     .lower = op_lower_rnn,
      .spell = op_spell_rnn},
     {.name = "LSTM",
      .min_in = 3,
@@ -492,6 +476,7 @@ const op_def op_rows_rnn[] = {
      .max_out = 3,
      .infer = rnn_infer,
      .eval = rnn_eval,
+     .lower = op_lower_rnn,
      .spell = op_spell_rnn},
     {0},
 };

@@ -349,14 +349,17 @@ static const recipe recipes[] = {
     {"", "RNN", 1,
      "T[s,B,I] T[1,H,I] T[1,H,H] ?T[1,2H] - ?T[1,B,H] .hidden_size={H} "
      ".?direction=reverse || T[s,B,I] T[2,H,I] T[2,H,H] .hidden_size={H} "
-     ".direction=bidirectional"},
+     ".direction=bidirectional || T[s,B,I] T[1,H,I]! T[1,H,H]! T[1,2H]! .hidden_size={H} "
+     ".activations=Relu|Tanh"},
     {"", "GRU", 1,
      "T[s,B,I] T[1,3H,I] T[1,3H,H] ?T[1,6H] - ?T[1,B,H] .hidden_size={H} "
-     ".linear_before_reset=0|1"},
+     ".linear_before_reset=0|1 || T[s,B,I] T[2,3H,I]! T[2,3H,H]! T[2,6H]! - ?T[2,B,H] "
+     ".hidden_size={H} .linear_before_reset=0|1 .direction=bidirectional"},
     {"", "LSTM", 1,
      "T[s,B,I] T[1,4H,I] T[1,4H,H] ?T[1,8H] - ?T[1,B,H] ?T[1,B,H] ?T[1,3H] "
      ".hidden_size={H} || T[s,B,I] T[2,4H,I] T[2,4H,H] ?T[2,8H] .hidden_size={H} "
-     ".direction=bidirectional"},
+     ".direction=bidirectional || T[B,s,I] T[1,4H,I]! T[1,4H,H]! T[1,8H]! - ?T[B,1,H] ?T[B,1,H] "
+     ".hidden_size={H} .layout=1"},
     {"", "RotaryEmbedding", 23,
      "T[b,H,s,2D] T[8,D] T[8,D] i64[b,s]<8 .interleaved=0|1 || T[b,s,4D] T[b,s,D] "
      "T[b,s,D] .num_heads=2"},

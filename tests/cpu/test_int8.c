@@ -136,6 +136,37 @@ static void to_and_from_bytes(void **state)
     }
 }
 
+/* One scale for every place of an axis, or for every block of it. */
+static void scales_along_axes(void **state)
+{
+    (void)state;
+    rng r = rng_seed(86);
+    for (int t = 0; t < 24; t++) {
+        tacit_dtype d = byte_type(t);
+        int64_t axis = t / 2 % 3, dims[3] = {6, 40, 70}, block = t >= 12 ? (axis == 2 ? 10 : 2) : 0;
+        ir_shape x = ir_shape_of(3, dims), s = SHAPE(dims[axis]);
+        if (block) {
+            s = x;
+            s.dims[axis] /= block;
+        }
+        for (int back = 0; back < 2; back++) {
+            op_case c;
+            op_case_begin(&c, "", back ? "DequantizeLinear" : "QuantizeLinear");
+            if (back)
+                bytes(&c, &r, d, x);
+            else
+                op_case_random(&c, &r, TACIT_F32, x, -20, 20);
+            op_case_random(&c, &r, TACIT_F32, s, 0.05, 0.2);
+            bytes(&c, &r, d, s);
+            op_case_int(&c, "axis", axis);
+            if (block)
+                op_case_int(&c, "block_size", block);
+            lower_check(&c, &r, 1, 0, back ? 1e-7 : 0);
+            op_case_end(&c);
+        }
+    }
+}
+
 /* Convolutions: plain, in groups, one channel for each; every stride and zero point. */
 static void convolutions(void **state)
 {
@@ -198,9 +229,9 @@ static void convolutions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integer_products), cmocka_unit_test(quantised_results),
-        cmocka_unit_test(float_results),    cmocka_unit_test(to_and_from_bytes),
-        cmocka_unit_test(convolutions),
+        cmocka_unit_test(integer_products),  cmocka_unit_test(quantised_results),
+        cmocka_unit_test(float_results),     cmocka_unit_test(to_and_from_bytes),
+        cmocka_unit_test(scales_along_axes), cmocka_unit_test(convolutions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

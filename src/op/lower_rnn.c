@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * RNN, GRU and LSTM with constant weights: one product makes the inputs' share of every gate at
+ * every step, then sequences are carried through time (cpu/rnn.h). */
+#include <math.h>
+#include <string.h>
+
+#include "cpu/gemm.h"
+#include "cpu/rnn.h"
+#include "op/lowerings.h"
+#include "op/rnn.h"
+
+static const float *known(const op_lower *c, uint32_t i)
+{
+    return op_lower_has(c, i) && c->in[i].constant ? c->in[i].constant->data : NULL;
+}
+
+static bool map_acts(const op_rnn *r, cpu_act act[2][OP_RNN_FUNCTIONS])
+{
+    int per = r->kind == OP_RNN_PLAIN ? 1 : r->kind == OP_RNN_GRU ? 2 : 3;
+    for (int64_t d = 0; d < r->directions; d++)
+        for (int k = 0; k < per; k++)
+            switch (r->f[d][k].kind) {
+            case OP_RNN_SIGMOID:
+                act[d][k] = CPU_ACT_SIGMOID;
+                break;
+            case OP_RNN_TANH:
+                act[d][k] = CPU_ACT_TANH;
+                break;
+            case OP_RNN_RELU:
+                act[d][k] = CPU_ACT_RELU;
+                break;
+            default:
+                return false;
+            }
+    return true;
+}
+
+static bool suits(const op_lower *c, const op_rnn *r)
+{
+    for (uint32_t i = 0; i < c->node->n_inputs; i++)
+        if (op_lower_has(c, i) && i != 4 && c->in[i].type.dtype != TACIT_F32)
+            return false;
+    return known(c, 1) && known(c, 2) && (!op_lower_has(c, 3) || known(c, 3)) &&
+           !op_lower_has(c, 4) && !op_lower_has(c, 7) && !r->input_forget && isinf(r->clip) &&
+           r->clip > 0 && r->steps > 0 && r->batch > 0 && r->hidden > 0 && r->input > 0;
+}
+
+/* The bias that is added once and for all; a GRU that is linear before the reset keeps the state's
+ * share of its last gate for later. */
+static const float *sum_biases(op_lower *c, const op_rnn *r, int64_t d, float *late)
+{
+    const float *b = known(c, 3);
+    int64_t g = r->gates * r->hidden;
+    float *to = op_lower_pack(c, (size_t)g * sizeof *to);
+    for (int64_t i = 0; to && i < g; i++) {
+        float own = b ? b[d * 2 * g + i] : 0, state = b ? b[d * 2 * g + g + i] : 0;
+        bool held = late && i >= 2 * r->hidden;
+        to[i] = held ? own : own + state;
+        if (held)
+            late[d * r->hidden + i - 2 * r->hidden] = state;
+    }
+    return to;
+}
+
+static tacit_status emit_inputs(op_lower *c, const op_rnn *r, int64_t d, size_t offset, float *late)
+{
+    cpu_isa isa = c->cpu.isa;
+    int64_t n = r->gates * r->hidden, k = r->input, width = cpu_gemm_width(isa);
+    int64_t panels = (n + width - 1) / width;
+    float *packed = op_lower_pack(c, (size_t)(panels * width * k) * sizeof *packed);
+    const float *bias = sum_biases(c, r, d, late);
+    if (!packed || !bias)
+        return TACIT_ERR_MEMORY;
+    cpu_gemm_pack_args pack = {
+        .b = known(c, 1) + d * n * k, .packed = packed, .n = n, .k = k, .b_row = 1, .b_col = k};
+    pack.k_end = k;
+    CPU_PICK(isa, cpu_gemm_pack_f32)(&pack, 0, (uint32_t)panels);
+    cpu_gemm_args g = {.m = r->steps * r->batch,
+                       .n = n,
+                       .k = k,
+                       .a_row = k,
+                       .a_col = 1,
+                       .c_row = n,
+                       .packed = packed,
+                       .bias = bias,
+                       .epilogue = {.alpha = 1, .bias = CPU_BIAS_COLUMN}};
+    op_lower_cut(&g, 1, isa);
+    cpu_gemm_args *a = op_lower_thunk(c, CPU_PICK_NAME(isa, gemm_f32), CPU_PICK(isa, cpu_gemm_f32),
+                                      sizeof *a, g.row_tiles * g.col_tiles);
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = g;
+    TRY(op_lower_in(c, offsetof(cpu_gemm_args, a), 0));
+    TRY(op_lower_scratch(c, offsetof(cpu_gemm_args, c), offset, true));
+    TRY(op_lower_scratch(c, offsetof(cpu_gemm_args, y), offset, true));
+    op_lower_cost(c, 2.0 * (double)g.m * (double)n * (double)k,
+                  op_lower_bytes(&c->in[0]) + (uint64_t)((g.m + k) * n) * sizeof(float));
+    return TACIT_OK;
+}
+
+/* R [directions][gates·hidden][hidden] in panels of columns, zero-padded. */
+static const float *pack_recurrent(op_lower *c, const op_rnn *r)
+{
+    int64_t n = r->hidden, width = cpu_rnn_width(c->cpu.isa);
+    int64_t padded = cpu_rnn_padded(c->cpu.isa, n), blocks = r->directions * r->gates;
+    size_t bytes = (size_t)(blocks * padded * n) * sizeof(float);
+    float *to = op_lower_pack(c, bytes);
+    const float *from = known(c, 2);
+    if (!to)
+        return NULL;
+    memset(to, 0, bytes);
+    for (int64_t b = 0; b < blocks; b++)
+        for (int64_t j = 0; j < n; j++)
+            for (int64_t k = 0; k < n; k++)
+                to[b * padded * n + (j / width * n + k) * width + j % width] =
+                    from[(b * n + j) * n + k];
+    return to;
+}
+
+static cpu_rnn_args plan(const op_lower *c, const op_rnn *r)
+{
+    int64_t n = r->hidden, g = r->gates * n, d = r->directions;
+    cpu_rnn_args a = {.steps = r->steps,
+                      .batch = r->batch,
+                      .hidden = n,
+                      .work_tile = cpu_rnn_work(c->cpu.isa, n),
+                      .x_direction = r->steps * r->batch * g,
+                      .row_tiles = (uint32_t)((r->batch + CPU_RNN_ROWS - 1) / CPU_RNN_ROWS),
+                      .cell = r->kind == OP_RNN_PLAIN ? CPU_RNN_PLAIN
+                              : r->kind == OP_RNN_GRU ? CPU_RNN_GRU
+                                                      : CPU_RNN_LSTM,
+                      .backward = {r->reverse, true}};
+    a.x_step = r->by_batch ? g : r->batch * g;
+    a.x_row = r->by_batch ? r->steps * g : g;
+    a.y_step = r->by_batch ? d * n : d * r->batch * n;
+    a.y_direction = r->by_batch ? n : r->batch * n;
+    a.y_row = r->by_batch ? r->steps * d * n : n;
+    a.state_direction = r->by_batch ? n : r->batch * n;
+    a.state_row = r->by_batch ? d * n : n;
+    return a;
+}
+
+static tacit_status bind(op_lower *c, size_t inputs, size_t work)
+{
+    static const size_t states[2] = {offsetof(cpu_rnn_args, h0), offsetof(cpu_rnn_args, c0)};
+    static const size_t results[3] = {offsetof(cpu_rnn_args, y), offsetof(cpu_rnn_args, h),
+                                      offsetof(cpu_rnn_args, c)};
+    TRY(op_lower_scratch(c, offsetof(cpu_rnn_args, x), inputs, false));
+    TRY(op_lower_scratch(c, offsetof(cpu_rnn_args, work), work, true));
+    for (uint32_t i = 0; i < 2; i++)
+        if (op_lower_has(c, 5 + i))
+            TRY(op_lower_in(c, states[i], 5 + i));
+    for (uint32_t i = 0; i < 3; i++)
+        if (op_lower_wants(c, i))
+            TRY(op_lower_out(c, results[i], i));
+    return TACIT_OK;
+}
+
+tacit_status op_lower_rnn(op_lower *c)
+{
+    op_rnn r;
+    TRY(op_rnn_read(c->node, &c->in[0].type.shape, &c->in[1].type.shape, &r, c->err));
+    cpu_rnn_args p = plan(c, &r);
+    if (!suits(c, &r) || !map_acts(&r, p.act))
+        return OP_LOWER_NO_KERNEL;
+    float *late = NULL;
+    if (r.kind == OP_RNN_GRU && r.linear_before_reset) {
+        late = op_lower_pack(c, (size_t)(r.directions * r.hidden) * sizeof *late);
+        if (!late)
+            return TACIT_ERR_MEMORY;
+    }
+    size_t share = (size_t)p.x_direction * sizeof(float);
+    size_t inputs = op_lower_reserve(c, share * (size_t)r.directions);
+    for (int64_t d = 0; d < r.directions; d++)
+        TRY(emit_inputs(c, &r, d, inputs + (size_t)d * share, late));
+    p.late = late;
+    p.packed = pack_recurrent(c, &r);
+    if (!p.packed)
+        return TACIT_ERR_MEMORY;
+    uint32_t tiles = p.row_tiles * (uint32_t)r.directions;
+    size_t work = op_lower_reserve(c, (size_t)p.work_tile * tiles * sizeof(float));
+    cpu_rnn_args *a = op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, rnn_f32),
+                                     CPU_PICK(c->cpu.isa, cpu_rnn_f32), sizeof *a, tiles);
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = p;
+    TRY(bind(c, inputs, work));
+    op_lower_packed_away(c, 1);
+    op_lower_packed_away(c, 2);
+    double products = (double)(r.steps * r.batch * r.directions * r.gates) * (double)r.hidden;
+    op_lower_cost(c, 2.0 * products * (double)r.hidden,
+                  (uint64_t)r.directions * share + op_lower_bytes(&c->out[0]));
+    op_lower_note(c,
+                  "rnn_f32_%s: %lld steps of %lld sequences, %u at a time, after one product for "
+                  "all inputs",
+                  cpu_isa_name(c->cpu.isa), (long long)r.steps, (long long)r.batch,
+                  (unsigned)CPU_RNN_ROWS);
+    return TACIT_OK;
+}
