@@ -4,7 +4,7 @@ BUILD ?= build
 BENCH ?=
 PREFIX ?= /usr/local
 
-.PHONY: run build test test-gpu bench check install format setup clean python test-python wheel
+.PHONY: run build test test-gpu bench check install format setup clean python test-python wheel sdist
 
 setup:
 	@scripts/setup
@@ -39,6 +39,9 @@ test-python: # TORCH=1: with torch, for the tests of tacit.from_torch
 
 wheel:
 	@scripts/test-python wheel
+
+sdist:
+	@scripts/test-python sdist
 
 install: build
 	@cmake --install $(BUILD) --prefix $(PREFIX)

@@ -40,7 +40,7 @@ static int extension_dtype(PyObject *object, tacit_dtype *out)
     *out = TACIT_DTYPE_NONE;
     if (!py_arrays_ready())
         return -1;
-    PyObject *dtype = PyObject_GetAttrString(object, "dtype");
+    PyObject *dtype = PyObject_GetAttr(object, py.dtype);
     if (!dtype) {
         PyErr_Clear();
         return 0;

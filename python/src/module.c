@@ -271,11 +271,12 @@ static PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "tacit._tacit"
 static bool ready(PyObject *module)
 {
     py.array_struct = PyUnicode_InternFromString("__array_struct__");
+    py.dtype = PyUnicode_InternFromString("dtype");
     py.error = PyErr_NewExceptionWithDoc("tacit.Error",
                                          "What Tacit reports: `status` names the kind "
                                          "('ERR_SHAPE'), `message` says what, where and why.",
                                          PyExc_RuntimeError, NULL);
-    if (!py.array_struct || !py.error)
+    if (!py.array_struct || !py.dtype || !py.error)
         return false;
     Py_INCREF(py.error);
     return PyModule_AddObject(module, "Error", py.error) == 0 && py_model_ready(module) &&

@@ -28,6 +28,7 @@ typedef struct py_state {
     PyObject *place;        /* object of another library -> array on its memory, or None */
     PyObject *unpack;       /* (uint8 array, dtype name, shape) -> one element per item */
     PyObject *array_struct; /* "__array_struct__" */
+    PyObject *dtype;        /* "dtype" */
     PyObject *dtypes[TACIT_DTYPE_COUNT]; /* numpy dtypes; NULL where numpy has none */
     unsigned long forks;                 /* of this process's ancestors since the import */
 } py_state;
