@@ -157,12 +157,27 @@ def dense(array: np.ndarray, what: str, strict: bool) -> np.ndarray:
     return np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)
 
 
+def at(pointer: int, dtype: Any, shape: Any) -> np.ndarray:
+    """The array that lies at an address; the caller keeps its owner."""
+    import ctypes
+
+    kind = np.dtype(dtype)
+    size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+    memory: Any = (ctypes.c_char * size).from_address(pointer)
+    return np.frombuffer(memory, kind).reshape(tuple(shape))
+
+
 def place(value: Any) -> Optional[np.ndarray]:
     """The memory of another library's tensor as an array to write into; None: it has none."""
     if isinstance(value, np.ndarray):
         return None
     if hasattr(value, "__dlpack__"):
-        return from_dlpack(value)
+        array = from_dlpack(value)
+        # Before 2.1 NumPy made every tensor read-only; producers refuse to export those that are.
+        old = np.lib.NumpyVersion(np.__version__) < "2.1.0"
+        if old and array.flags.c_contiguous:
+            return at(array.ctypes.data, array.dtype, array.shape)
+        return array
     try:
         return np.asarray(memoryview(value))
     except TypeError:

@@ -136,15 +136,6 @@ def _only_cpu(device: str) -> None:
         raise _fail("ERR_UNSUPPORTED", f"this interface runs on the cpu, not on '{device}'")
 
 
-def _from_pointer(pointer: int, dtype: Any, shape: Sequence[int]) -> np.ndarray:
-    import ctypes
-
-    kind = np.dtype(dtype)
-    size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
-    memory = (ctypes.c_char * size).from_address(pointer)
-    return np.frombuffer(memory, kind).reshape(tuple(shape))
-
-
 class IOBinding:
     """Inputs and outputs tied to arrays, for run_with_iobinding."""
 
@@ -165,7 +156,7 @@ class IOBinding:
         shape: Sequence[int], buffer_ptr: int,
     ) -> None:  # fmt: skip
         _only_cpu(device_type)
-        self._inputs[name] = _from_pointer(buffer_ptr, element_type, shape)
+        self._inputs[name] = _arrays.at(buffer_ptr, element_type, shape)
 
     def bind_output(
         self, name: str, device_type: str = "cpu", device_id: int = 0, element_type: Any = None,
@@ -175,7 +166,7 @@ class IOBinding:
         if buffer_ptr is None or shape is None:
             self._outputs[name] = None
         else:
-            self._outputs[name] = _from_pointer(buffer_ptr, element_type, shape)
+            self._outputs[name] = _arrays.at(buffer_ptr, element_type, shape)
 
     def bind_ortvalue_output(self, name: str, value: OrtValue) -> None:
         self._outputs[name] = value.numpy()

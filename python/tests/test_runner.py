@@ -80,7 +80,8 @@ def test_sequences_have_no_one_size():
     node = h.make_node("ConcatFromSequence", ["s"], ["y"], axis=0)
     s = h.make_tensor_sequence_value_info("s", onnx.TensorProto.FLOAT, ["n"])
     y = h.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["m"])
-    runner = tacit.runner(h.make_model(h.make_graph([node], "g", [s], [y])))
+    graph = h.make_graph([node], "g", [s], [y])
+    runner = tacit.runner(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)]))
     assert runner([np.float32([1]), np.float32([2, 3])]).tolist() == [1, 2, 3]
 
 
