@@ -9,6 +9,7 @@
 #include "load/onnx_reader.h"
 #include "load/upgrade.h"
 #include "op/specimen.h"
+#include "secure/program.h"
 
 typedef struct rule_column {
     const char *name;
@@ -31,14 +32,13 @@ RULE(vjp)
 RULE(jvp)
 RULE(batch)
 RULE(range)
-RULE(secure)
 #undef RULE
 
 static const rule_column columns[] = {
     {"infer", has_infer},     {"eval", has_eval},   {"alias", has_alias},
     {"inplace", has_inplace}, {"lower", has_lower}, {"decompose", has_decompose},
     {"spell", has_spell},     {"vjp", has_vjp},     {"jvp", has_jvp},
-    {"batch", has_batch},     {"range", has_range}, {"secure", has_secure},
+    {"batch", has_batch},     {"range", has_range}, {"secure", sec_has_rule},
 };
 
 enum { KERNELS = 64, LEVELS = 3 };

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "op/elementwise.h"
+#include "op/range.h"
 #include "op/vjp.h"
 
 /* Integers wrap: computed unsigned, where overflow is defined. */
@@ -313,10 +314,14 @@ static tacit_status prelu_infer(op_infer *c)
     }
 
 const op_def op_rows_arith[] = {
-    OP_BINARY_ROW("Add", OP_COMMUTATIVE, op_infer_broadcast_number, add_eval, 3, .vjp = op_vjp_add),
-    OP_BINARY_ROW("Sub", 0, op_infer_broadcast_number, sub_eval, 3, .vjp = op_vjp_sub),
-    OP_BINARY_ROW("Mul", OP_COMMUTATIVE, op_infer_broadcast_number, mul_eval, 3, .vjp = op_vjp_mul),
-    OP_BINARY_ROW("Div", 0, op_infer_broadcast_number, div_eval, 3, .vjp = op_vjp_div),
+    OP_BINARY_ROW("Add", OP_COMMUTATIVE, op_infer_broadcast_number, add_eval, 3, .vjp = op_vjp_add,
+                  .range = op_bounds_add),
+    OP_BINARY_ROW("Sub", 0, op_infer_broadcast_number, sub_eval, 3, .vjp = op_vjp_sub,
+                  .range = op_bounds_subtract),
+    OP_BINARY_ROW("Mul", OP_COMMUTATIVE, op_infer_broadcast_number, mul_eval, 3, .vjp = op_vjp_mul,
+                  .range = op_bounds_multiply),
+    OP_BINARY_ROW("Div", 0, op_infer_broadcast_number, div_eval, 3, .vjp = op_vjp_div,
+                  .range = op_bounds_divide),
     OP_BINARY_ROW("Mod", 0, op_infer_broadcast_real, mod_eval, 3, .vjp = op_vjp_mod),
     OP_BINARY_ROW("Pow", 0, pow_infer, pow_eval, 1, .vjp = op_vjp_pow),
     OP_BINARY_ROW("PRelu", 0, prelu_infer, prelu_eval, 1, .vjp = op_vjp_prelu),
@@ -324,9 +329,9 @@ const op_def op_rows_arith[] = {
     OP_BINARY_ROW("BitwiseOr", OP_COMMUTATIVE, op_infer_broadcast_int, or_eval, 3),
     OP_BINARY_ROW("BitwiseXor", OP_COMMUTATIVE, op_infer_broadcast_int, xor_eval, 3),
     OP_BINARY_ROW("BitShift", 0, op_infer_broadcast_int, shift_eval, 3),
-    FOLD_ROW("Max", max_eval, .vjp = op_vjp_extremum),
-    FOLD_ROW("Min", min_eval, .vjp = op_vjp_extremum),
-    FOLD_ROW("Sum", sum_eval, .vjp = op_vjp_sum),
-    FOLD_ROW("Mean", mean_eval, .vjp = op_vjp_mean),
+    FOLD_ROW("Max", max_eval, .vjp = op_vjp_extremum, .range = op_bounds_max),
+    FOLD_ROW("Min", min_eval, .vjp = op_vjp_extremum, .range = op_bounds_min),
+    FOLD_ROW("Sum", sum_eval, .vjp = op_vjp_sum, .range = op_bounds_total_of),
+    FOLD_ROW("Mean", mean_eval, .vjp = op_vjp_mean, .range = op_bounds_mean_of),
     {0},
 };

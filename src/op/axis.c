@@ -6,6 +6,7 @@
 #include "op/elementwise.h"
 #include "op/index.h"
 #include "op/order.h"
+#include "op/range.h"
 #include "op/strip.h"
 #include "op/view.h"
 #include "op/vjp.h"
@@ -237,8 +238,10 @@ static tacit_status cum_prod_eval(op_eval *c)
     }
 
 const op_def op_rows_axis[] = {
-    AXIS_ROW("ArgMax", 1, 1, OP_NOT_DIFFERENTIABLE, arg_infer, arg_max_eval, 0, op_lower_argmax),
-    AXIS_ROW("ArgMin", 1, 1, OP_NOT_DIFFERENTIABLE, arg_infer, arg_min_eval, 0, op_lower_argmax),
+    AXIS_ROW("ArgMax", 1, 1, OP_NOT_DIFFERENTIABLE, arg_infer, arg_max_eval, 0, op_lower_argmax,
+             .range = op_bounds_arg),
+    AXIS_ROW("ArgMin", 1, 1, OP_NOT_DIFFERENTIABLE, arg_infer, arg_min_eval, 0, op_lower_argmax,
+             .range = op_bounds_arg),
     AXIS_ROW("Hardmax", 1, 1, OP_NOT_DIFFERENTIABLE, hardmax_infer, hardmax_eval, 0, NULL),
     AXIS_ROW("TopK", 2, 2, 0, top_k_infer, top_k_eval, 0, op_lower_top_k, .vjp = op_vjp_top_k),
     AXIS_ROW("CumSum", 2, 1, 0, cumulate_infer, cum_sum_eval, 1, op_lower_cumulate,

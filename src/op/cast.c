@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "op/elementwise.h"
+#include "op/range.h"
 #include "op/strip.h"
 #include "op/view.h"
 #include "op/vjp.h"
@@ -257,7 +258,8 @@ const op_def op_rows_cast[] = {
      .lower = op_lower_cast,
      .accepts = op_accepts_map,
      .inplace = 1,
-     .vjp = op_vjp_cast},
+     .vjp = op_vjp_cast,
+     .range = op_bounds_cast},
     {.name = "CastLike",
      .min_in = 2,
      .max_in = 2,

@@ -5,6 +5,7 @@
 #include "op/gemm.h"
 #include "op/loop.h"
 #include "op/lowerings.h"
+#include "op/range.h"
 #include "op/strip.h"
 #include "op/values.h"
 #include "op/vjp.h"
@@ -218,7 +219,8 @@ const op_def op_rows_contraction[] = {
      .lower = op_lower_matmul,
      .accepts = op_accepts_matmul,
      .vjp = op_vjp_matmul,
-     .batch = op_batch_matmul},
+     .batch = op_batch_matmul,
+     .range = op_bounds_matmul},
     {.name = "Gemm",
      .min_in = 2,
      .max_in = 3,
@@ -228,7 +230,8 @@ const op_def op_rows_contraction[] = {
      .eval = gemm_eval,
      .lower = op_lower_gemm,
      .accepts = op_accepts_matmul,
-     .vjp = op_vjp_gemm},
+     .vjp = op_vjp_gemm,
+     .range = op_bounds_gemm},
     {.name = "MatMulInteger",
      .min_in = 2,
      .max_in = 4,

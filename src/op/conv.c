@@ -6,6 +6,7 @@
 
 #include "op/gemm.h"
 #include "op/lowerings.h"
+#include "op/range.h"
 #include "op/values.h"
 #include "op/vjp.h"
 
@@ -256,7 +257,8 @@ const op_def op_rows_conv[] = {
      .eval = conv_eval,
      .lower = op_lower_conv,
      .vjp = op_vjp_conv,
-     .batch = op_batch_samples},
+     .batch = op_batch_samples,
+     .range = op_bounds_conv},
     {.name = "ConvInteger",
      .min_in = 2,
      .max_in = 4,

@@ -8,6 +8,7 @@
 #include "op/conv.h"
 #include "op/gemm.h"
 #include "op/lowerings.h"
+#include "op/range.h"
 #include "op/values.h"
 
 /* y = act(y) + residual, or act(y + residual) when activation_last. */
@@ -199,7 +200,8 @@ const op_def op_rows_fused[] = {
      .decompose = matmul_decompose,
      .inplace = 8,
      .lower = op_lower_matmul,
-     .accepts = op_accepts_matmul},
+     .accepts = op_accepts_matmul,
+     .range = op_bounds_fused_matmul},
     {.name = "Conv",
      .domain = "tacit",
      .min_in = 2,
@@ -210,7 +212,8 @@ const op_def op_rows_fused[] = {
      .eval = conv_eval,
      .decompose = conv_decompose,
      .inplace = 8,
-     .lower = op_lower_conv},
+     .lower = op_lower_conv,
+     .range = op_bounds_fused_conv},
     {.name = "Gated",
      .domain = "tacit",
      .min_in = 2,
@@ -222,6 +225,7 @@ const op_def op_rows_fused[] = {
      .decompose = gated_decompose,
      .inplace = 3,
      .lower = op_lower_gated,
-     .accepts = op_accepts_any},
+     .accepts = op_accepts_any,
+     .range = op_bounds_gated},
     {0},
 };

@@ -5,6 +5,7 @@
 #include "op/attention.h"
 #include "op/build.h"
 #include "op/lowerings.h"
+#include "op/range.h"
 #include "op/values.h"
 
 /* --- Attention(Q, K, V, mask?): [B,H,S,D] ----------------------------------------------------- */
@@ -195,7 +196,8 @@ const op_def op_rows_fused_attention[] = {
      .eval = attention_eval,
      .decompose = attention_decompose,
      .lower = op_lower_attention,
-     .accepts = op_accepts_attention},
+     .accepts = op_accepts_attention,
+     .range = op_bounds_fused_attention},
     {.name = "Norm",
      .domain = "tacit",
      .min_in = 1,
@@ -206,6 +208,7 @@ const op_def op_rows_fused_attention[] = {
      .eval = norm_eval,
      .decompose = norm_decompose,
      .inplace = 9,
-     .lower = op_lower_norm},
+     .lower = op_lower_norm,
+     .range = op_bounds_fused_norm},
     {0},
 };

@@ -3,6 +3,7 @@
 #include "op/elementwise.h"
 #include "op/index.h"
 #include "op/loop.h"
+#include "op/range.h"
 #include "op/strip.h"
 #include "op/vjp.h"
 
@@ -147,7 +148,7 @@ static tacit_status gather_nd_eval(op_eval *c)
 
 const op_def op_rows_gather[] = {
     GATHER_ROW("Gather", gather_infer, gather_eval, op_lower_gather, .vjp = op_vjp_gather,
-               .batch = op_batch_gather),
+               .batch = op_batch_gather, .range = op_bounds_same),
     GATHER_ROW("GatherElements", gather_elements_infer, gather_elements_eval,
                op_lower_gather_elements, .accepts = op_accepts_gather_elements,
                .vjp = op_vjp_gather_elements),

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "op/elementwise.h"
+#include "op/range.h"
 #include "op/vjp.h"
 
 static double sign_of(double x)
@@ -202,12 +203,12 @@ const op_def op_rows_math[] = {
     ROW(Atan, .vjp = op_vjp_unary),
     ROW(Sinh, .vjp = op_vjp_unary),
     ROW(Cosh, .vjp = op_vjp_unary),
-    ROW(Tanh, .vjp = op_vjp_unary),
+    ROW(Tanh, .vjp = op_vjp_unary, .range = op_bounds_tanh),
     ROW(Asinh, .vjp = op_vjp_unary),
     ROW(Acosh, .vjp = op_vjp_unary),
     ROW(Atanh, .vjp = op_vjp_unary),
     ROW(Erf, .vjp = op_vjp_unary),
-    ROW(Sigmoid, .vjp = op_vjp_unary),
+    ROW(Sigmoid, .vjp = op_vjp_unary, .range = op_bounds_sigmoid),
     ROW(Softplus, .vjp = op_vjp_unary),
     ROW(Softsign, .vjp = op_vjp_unary),
     ROW(HardSwish, .vjp = op_vjp_unary),
@@ -215,10 +216,13 @@ const op_def op_rows_math[] = {
     ROW(Ceil, .vjp = op_vjp_zero),
     ROW(Floor, .vjp = op_vjp_zero),
     ROW(Round, .vjp = op_vjp_unary),
-    OP_UNARY_ROW("Abs", op_infer_same_real, abs_eval, .vjp = op_vjp_unary),
-    OP_UNARY_ROW("Neg", op_infer_same_number, Neg_eval, .vjp = op_vjp_unary),
+    OP_UNARY_ROW("Abs", op_infer_same_real, abs_eval, .vjp = op_vjp_unary,
+                 .range = op_bounds_absolute),
+    OP_UNARY_ROW("Neg", op_infer_same_number, Neg_eval, .vjp = op_vjp_unary,
+                 .range = op_bounds_negate),
     OP_UNARY_ROW("Sign", op_infer_same_real, sign_eval, .vjp = op_vjp_zero),
-    OP_UNARY_ROW("Relu", op_infer_same_real, relu_eval, .vjp = op_vjp_unary),
+    OP_UNARY_ROW("Relu", op_infer_same_real, relu_eval, .vjp = op_vjp_unary,
+                 .range = op_bounds_relu),
     OP_UNARY_ROW("BitwiseNot", bitwise_not_infer, bitwise_not_eval),
     {0},
 };

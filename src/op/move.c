@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "op/elementwise.h"
+#include "op/range.h"
 #include "op/strip.h"
 #include "op/view.h"
 #include "op/vjp.h"
@@ -329,19 +330,20 @@ const op_def op_rows_move[] = {
      .alias = op_alias_first,
      .lower = op_lower_view,
      .accepts = op_accepts_view,
-     .vjp = op_vjp_identity},
+     .vjp = op_vjp_identity,
+     .range = op_bounds_same},
     VIEW_ROW("Reshape", 2, 2, reshape_infer, relabel_eval, op_alias_reshape, .vjp = op_vjp_relabel,
-             .batch = op_batch_relabel),
+             .batch = op_batch_relabel, .range = op_bounds_same),
     VIEW_ROW("Flatten", 1, 1, flatten_infer, relabel_eval, op_alias_reshape, .vjp = op_vjp_relabel,
-             .batch = op_batch_relabel),
+             .batch = op_batch_relabel, .range = op_bounds_same),
     VIEW_ROW("Squeeze", 1, 2, squeeze_infer, relabel_eval, op_alias_reshape, .vjp = op_vjp_relabel,
-             .batch = op_batch_relabel),
+             .batch = op_batch_relabel, .range = op_bounds_same),
     VIEW_ROW("Unsqueeze", 2, 2, unsqueeze_infer, relabel_eval, op_alias_reshape,
-             .vjp = op_vjp_relabel, .batch = op_batch_relabel),
+             .vjp = op_vjp_relabel, .batch = op_batch_relabel, .range = op_bounds_same),
     VIEW_ROW("Transpose", 1, 1, transpose_infer, transpose_eval, transpose_alias,
-             .vjp = op_vjp_transpose, .batch = op_batch_transpose),
+             .vjp = op_vjp_transpose, .batch = op_batch_transpose, .range = op_bounds_same),
     VIEW_ROW("Expand", 2, 2, expand_infer, expand_eval, expand_alias, .vjp = op_vjp_expand,
-             .batch = op_batch_expand),
+             .batch = op_batch_expand, .range = op_bounds_same),
     VIEW_ROW("Shape", 1, 1, shape_infer, shape_eval, NULL, .flags = OP_NOT_DIFFERENTIABLE),
     VIEW_ROW("Size", 1, 1, size_infer, size_eval, NULL, .flags = OP_NOT_DIFFERENTIABLE),
     {0},

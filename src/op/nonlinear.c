@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "op/elementwise.h"
+#include "op/range.h"
 #include "op/strip.h"
 #include "op/vjp.h"
 
@@ -155,14 +156,17 @@ static tacit_status clip_eval(op_eval *c)
 }
 
 const op_def op_rows_nonlinear[] = {
-    OP_UNARY_ROW("LeakyRelu", op_infer_same_float, LeakyRelu_eval, .vjp = op_vjp_unary),
+    OP_UNARY_ROW("LeakyRelu", op_infer_same_float, LeakyRelu_eval, .vjp = op_vjp_unary,
+                 .range = op_bounds_leaky),
     OP_UNARY_ROW("Elu", op_infer_same_float, Elu_eval, .vjp = op_vjp_unary),
     OP_UNARY_ROW("Selu", op_infer_same_float, Selu_eval, .vjp = op_vjp_unary),
     OP_UNARY_ROW("Celu", op_infer_same_float, Celu_eval, .vjp = op_vjp_unary),
     OP_UNARY_ROW("ThresholdedRelu", op_infer_same_float, ThresholdedRelu_eval, .vjp = op_vjp_unary),
     OP_UNARY_ROW("HardSigmoid", op_infer_same_float, HardSigmoid_eval, .vjp = op_vjp_unary),
-    OP_UNARY_ROW("Swish", op_infer_same_float, Swish_eval, .vjp = op_vjp_unary),
-    OP_UNARY_ROW("Gelu", op_infer_same_float, gelu_eval, .vjp = op_vjp_unary),
+    OP_UNARY_ROW("Swish", op_infer_same_float, Swish_eval, .vjp = op_vjp_unary,
+                 .range = op_bounds_swish),
+    OP_UNARY_ROW("Gelu", op_infer_same_float, gelu_eval, .vjp = op_vjp_unary,
+                 .range = op_bounds_gelu),
     OP_UNARY_ROW("Shrink", op_infer_same_real, shrink_eval, .vjp = op_vjp_unary),
     {.name = "Clip",
      .min_in = 1,
@@ -175,6 +179,7 @@ const op_def op_rows_nonlinear[] = {
      .inplace = 1,
      .lower = op_lower_map,
      .accepts = op_accepts_map,
-     .vjp = op_vjp_clip},
+     .vjp = op_vjp_clip,
+     .range = op_bounds_clip},
     {0},
 };

@@ -6,6 +6,7 @@
 #include "op/build.h"
 #include "op/loop.h"
 #include "op/lowerings.h"
+#include "op/range.h"
 #include "op/values.h"
 #include "op/vjp.h"
 
@@ -318,7 +319,8 @@ const op_def op_rows_norm[] = {
      .eval = layer_norm_eval,
      .decompose = layer_norm_decompose,
      .inplace = 1,
-     .lower = op_lower_layer_norm},
+     .lower = op_lower_layer_norm,
+     .range = op_bounds_norm},
     {.name = "RMSNormalization",
      .min_in = 2,
      .max_in = 2,
@@ -328,7 +330,8 @@ const op_def op_rows_norm[] = {
      .eval = rms_norm_eval,
      .decompose = rms_norm_decompose,
      .inplace = 1,
-     .lower = op_lower_layer_norm},
+     .lower = op_lower_layer_norm,
+     .range = op_bounds_norm},
     {.name = "InstanceNormalization",
      .min_in = 3,
      .max_in = 3,

@@ -6,6 +6,7 @@
 #include "op/build.h"
 #include "op/loop.h"
 #include "op/lowerings.h"
+#include "op/range.h"
 #include "op/values.h"
 #include "op/vjp.h"
 
@@ -257,7 +258,7 @@ static tacit_status lrn_eval(op_eval *c)
 
 const op_def op_rows_norm_other[] = {
     ROW("Softmax", axis_infer, softmax_eval, softmax_decompose, op_lower_softmax,
-        .vjp = op_vjp_softmax, .batch = op_batch_axis),
+        .vjp = op_vjp_softmax, .batch = op_batch_axis, .range = op_bounds_softmax),
     ROW("LogSoftmax", axis_infer, log_softmax_eval, log_softmax_decompose, op_lower_softmax,
         .vjp = op_vjp_log_softmax, .batch = op_batch_axis),
     ROW("LpNormalization", axis_infer, lp_norm_eval, NULL, NULL, .vjp = op_vjp_lp_norm,

@@ -5,6 +5,7 @@
 
 #include "op/elementwise.h"
 #include "op/lowerings.h"
+#include "op/range.h"
 #include "op/values.h"
 #include "op/vjp.h"
 #include "op/window.h"
@@ -386,14 +387,15 @@ static tacit_status roi_pool_eval(op_eval *c)
 
 const op_def op_rows_pool[] = {
     POOL("MaxPool", 1, 2, max_pool_infer, max_pool_eval, op_lower_pool, NULL,
-         .vjp = op_vjp_max_pool, .batch = op_batch_samples),
+         .vjp = op_vjp_max_pool, .batch = op_batch_samples, .range = op_bounds_max_pool),
     POOL("AveragePool", 1, 1, float_pool_infer, average_pool_eval, op_lower_pool, NULL,
-         .vjp = op_vjp_average_pool, .batch = op_batch_samples),
+         .vjp = op_vjp_average_pool, .batch = op_batch_samples, .range = op_bounds_average_pool),
     POOL("LpPool", 1, 1, float_pool_infer, lp_pool_eval, NULL, NULL, .spell = op_spell_lp_pool),
     POOL("GlobalAveragePool", 1, 1, global_infer, global_average_eval, op_lower_reduce,
-         op_accepts_reduce, .vjp = op_vjp_global_average, .batch = op_batch_samples),
+         op_accepts_reduce, .vjp = op_vjp_global_average, .batch = op_batch_samples,
+         .range = op_bounds_mean),
     POOL("GlobalMaxPool", 1, 1, global_infer, global_max_eval, op_lower_reduce, op_accepts_reduce,
-         .vjp = op_vjp_global_max, .batch = op_batch_samples),
+         .vjp = op_vjp_global_max, .batch = op_batch_samples, .range = op_bounds_mean),
     POOL("GlobalLpPool", 1, 1, global_infer, global_lp_eval, NULL, NULL,
          .spell = op_spell_global_lp_pool),
     POOL("MaxRoiPool", 2, 1, roi_pool_infer, roi_pool_eval, NULL, NULL,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "op/elementwise.h"
+#include "op/range.h"
 #include "op/view.h"
 #include "op/vjp.h"
 
@@ -264,6 +265,7 @@ const op_def op_rows_random[] = {
     RANDOM_ROW("RandomNormalLike", 1, 1, 1, OP_NOT_DIFFERENTIABLE, random_like_infer, normal_eval),
     RANDOM_ROW("Bernoulli", 1, 1, 1, OP_NOT_DIFFERENTIABLE, bernoulli_infer, bernoulli_eval),
     RANDOM_ROW("Multinomial", 1, 1, 1, OP_NOT_DIFFERENTIABLE, multinomial_infer, multinomial_eval),
-    RANDOM_ROW("Dropout", 1, 3, 2, 0, dropout_infer, dropout_eval, .vjp = op_vjp_dropout),
+    RANDOM_ROW("Dropout", 1, 3, 2, 0, dropout_infer, dropout_eval, .vjp = op_vjp_dropout,
+               .range = op_bounds_dropout),
     {0},
 };

@@ -4,6 +4,7 @@
 
 #include "op/elementwise.h"
 #include "op/loop.h"
+#include "op/range.h"
 #include "op/strip.h"
 #include "op/view.h"
 #include "op/vjp.h"
@@ -274,9 +275,10 @@ REDUCE_EVAL(min)
     }
 
 const op_def op_rows_reduce[] = {
-    REDUCE_ROW("ReduceSum", reduce_infer, sum_eval, .vjp = op_vjp_reduce, .batch = op_batch_reduce),
+    REDUCE_ROW("ReduceSum", reduce_infer, sum_eval, .vjp = op_vjp_reduce, .batch = op_batch_reduce,
+               .range = op_bounds_sum),
     REDUCE_ROW("ReduceMean", reduce_infer, mean_eval, .vjp = op_vjp_reduce,
-               .batch = op_batch_reduce),
+               .batch = op_batch_reduce, .range = op_bounds_mean),
     REDUCE_ROW("ReduceProd", reduce_infer, prod_eval, .vjp = op_vjp_reduce,
                .batch = op_batch_reduce),
     REDUCE_ROW("ReduceL1", reduce_infer, l1_eval, .vjp = op_vjp_reduce, .batch = op_batch_reduce),
@@ -288,8 +290,8 @@ const op_def op_rows_reduce[] = {
     REDUCE_ROW("ReduceLogSumExp", reduce_infer, log_sum_exp_eval, .vjp = op_vjp_reduce,
                .batch = op_batch_reduce),
     REDUCE_ROW("ReduceMax", reduce_infer_bool, max_eval, .vjp = op_vjp_reduce,
-               .batch = op_batch_reduce),
+               .batch = op_batch_reduce, .range = op_bounds_mean),
     REDUCE_ROW("ReduceMin", reduce_infer_bool, min_eval, .vjp = op_vjp_reduce,
-               .batch = op_batch_reduce),
+               .batch = op_batch_reduce, .range = op_bounds_mean),
     {0},
 };

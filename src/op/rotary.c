@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * RotaryEmbedding, LinearAttention and CausalConvWithState. */
 #include "op/rotary.h"
+#include "op/range.h"
 
 #include <math.h>
 #include <string.h>
@@ -260,7 +261,8 @@ const op_def op_rows_rotary[] = {
      .lower = op_lower_rotary,
      .accepts = op_accepts_rotary,
      .spell = op_spell_rotary,
-     .vjp = op_vjp_rotary},
+     .vjp = op_vjp_rotary,
+     .range = op_bounds_rotary},
     {.name = "LinearAttention",
      .min_in = 3,
      .max_in = 6,

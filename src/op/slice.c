@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "op/elementwise.h"
+#include "op/range.h"
 #include "op/strip.h"
 #include "op/view.h"
 #include "op/vjp.h"
@@ -331,7 +332,8 @@ const op_def op_rows_slice[] = {
      .lower = op_lower_view,
      .accepts = op_accepts_view,
      .vjp = op_vjp_slice,
-     .batch = op_batch_slice},
+     .batch = op_batch_slice,
+     .range = op_bounds_same},
     {.name = "Split",
      .min_in = 1,
      .max_in = 2,
@@ -342,7 +344,8 @@ const op_def op_rows_slice[] = {
      .alias = split_alias,
      .lower = op_lower_view,
      .accepts = op_accepts_view,
-     .vjp = op_vjp_split},
+     .vjp = op_vjp_split,
+     .range = op_bounds_same},
     {.name = "Concat",
      .min_in = 1,
      .max_in = -1,
@@ -353,7 +356,8 @@ const op_def op_rows_slice[] = {
      .lower = op_lower_concat,
      .accepts = op_accepts_move,
      .vjp = op_vjp_concat,
-     .batch = op_batch_concat},
+     .batch = op_batch_concat,
+     .range = op_bounds_joined},
     {.name = "Tile",
      .min_in = 2,
      .max_in = 2,
@@ -362,6 +366,7 @@ const op_def op_rows_slice[] = {
      .infer = tile_infer,
      .eval = tile_eval,
      .lower = op_lower_tile,
-     .vjp = op_vjp_tile},
+     .vjp = op_vjp_tile,
+     .range = op_bounds_same},
     {0},
 };

@@ -240,6 +240,15 @@ op_interval st_interval(const sec_tensor *t)
     return (op_interval){.lo = t->lo, .hi = t->hi, .norm = st_norm(t)};
 }
 
+op_interval sb_range(sec_builder *b, const op_interval *in)
+{
+    op_interval out[16] = {{0}};
+    op_range c = {.node = b->node, .in = in, .out = out, .err = b->err};
+    if (b->status == TACIT_OK && b->node->n_outputs <= 16)
+        b->status = op_range_node(&c);
+    return out[0];
+}
+
 void st_bounds(sec_tensor *t, op_interval r)
 {
     t->lo = r.lo;

@@ -88,6 +88,8 @@ double st_norm(const sec_tensor *t); /* along the last axis */
 /* The tensor's integers as an interval, and back: all bounds follow from the rules of op/range.h,
  * plus what rounding adds. */
 op_interval st_interval(const sec_tensor *t);
+/* What the row's range rule says of the node's first output, given what its inputs can be. */
+op_interval sb_range(sec_builder *b, const op_interval *in);
 void st_bounds(sec_tensor *t, op_interval r);
 /* Input `i` of the node as it is / at about the usual scale: SB_SLACK more fraction bits are not
  * worth a truncation. */

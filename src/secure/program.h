@@ -201,6 +201,9 @@ tacit_status sec_compile(const ir_graph *graph, const sec_options *options,
                          const tacit_allocator *allocator, sec_program **out, tacit_error *err);
 void sec_program_free(sec_program *p);
 
+/* Does the operator of this row have a rule here? */
+bool sec_has_rule(const struct op_def *row);
+
 /* Inputs and outputs of a run: words of the ports' wires from and to tensors. */
 tacit_status sec_encode(const sec_program *p, uint32_t port, const ir_tensor *t, uint64_t *words,
                         tacit_error *err);

@@ -57,12 +57,20 @@ static const rule_row table[] = {
     {"tacit", "Norm", rule_norm},
 };
 
-op_secure_fn *sec_rule(const ir_node *node)
+static op_secure_fn *find(const char *domain, const char *type)
 {
-    if (node->op && node->op->secure)
-        return node->op->secure;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (strcmp(table[i].type, node->type) == 0 && strcmp(table[i].domain, node->domain) == 0)
+        if (strcmp(table[i].type, type) == 0 && strcmp(table[i].domain, domain) == 0)
             return table[i].rule;
     return NULL;
+}
+
+op_secure_fn *sec_rule(const ir_node *node)
+{
+    return node->op && node->op->secure ? node->op->secure : find(node->domain, node->type);
+}
+
+bool sec_has_rule(const op_def *row)
+{
+    return row->secure || find(row->domain ? row->domain : "", row->name);
 }

@@ -5,6 +5,18 @@
 #include "op/conv.h"
 #include "secure/rules.h"
 
+/* By the row's rule where that is of the product alone: a fused node's is of more, and a transposed
+ * operand or a factor are in the weight's sizes already. */
+static op_interval product_range(sec_builder *b, op_interval x, op_interval w, double k, double n)
+{
+    const char *type = b->node->type;
+    bool own = *b->node->domain != 0,
+         whole = strcmp(type, "MatMul") == 0 || strcmp(type, "Conv") == 0;
+    if (own || !whole)
+        return op_range_contract(x, w, k, n);
+    return sb_range(b, (op_interval[4]){x, w});
+}
+
 sec_tensor rule_times_weight(sec_builder *b, const sec_tensor *x, const ir_value *w,
                              const uint32_t *layout, size_t rows, size_t k, size_t n, double factor)
 {
@@ -15,13 +27,13 @@ sec_tensor rule_times_weight(sec_builder *b, const sec_tensor *x, const ir_value
     sec_tensor z = *x;
     z.wire = sb_matmul(b, x->wire, weight, rows, k, n, 1, NULL, NULL, true)->out[0];
     z.frac = x->frac + wf;
-    /* sizes of the rounded weights: each is off by half a unit at most */
+    /* sizes of the rounded weights, factor included: each is off by half a unit at most */
     op_interval rounded = {.lo = -(size.max * unit + half),
                            .hi = size.max * unit + half,
                            .l1 = size.l1 * unit + half * (double)k,
                            .l2 = size.l2 * unit + half * sqrt((double)k),
                            .frobenius = size.frobenius * unit + half * sqrt((double)k * (double)n)};
-    st_bounds(&z, op_range_contract(st_interval(x), rounded, (double)k, (double)n));
+    st_bounds(&z, product_range(b, st_interval(x), rounded, (double)k, (double)n));
     return z;
 }
 
@@ -171,12 +183,11 @@ static tacit_status matmul(sec_builder *b, bool trans_a, bool trans_b, double al
                        batch_map(b, &x.shape, out), batch_map(b, &y.shape, out), false)
                  ->out[0];
     z.frac = x.frac + y.frac;
-    double bound = st_bound(&x) * st_bound(&y) * (double)k;
-    if (y_norm > 0)
-        bound = fmin(bound, st_norm(&x) * y_norm);
-    z.lo = -bound;
-    z.hi = bound;
-    z.norm = 0;
+    op_interval columns = st_interval(&y); /* all that is known of them is the largest entry */
+    columns.l2 = y_norm;
+    op_interval product = product_range(b, st_interval(&x), columns, (double)k, (double)n);
+    product.norm = 0;
+    st_bounds(&z, product);
     z.shape = *out;
     z = sb_times_scalar(b, &z, alpha);
     st_out(b, 0, rule_epilogue(b, z, 2, 3));
@@ -388,11 +399,12 @@ tacit_status rule_mul(op_secure *c)
         int wf = b->p->mode.weight_frac;
         t.wire =
             sb_weight_product(b, t.wire, sb_weight(b, v, period, NULL, 1, wf), (uint32_t)period);
-        double most = (ldexp(size.max, wf) + 1) * st_bound(x);
+        double most = ldexp(size.max, wf) + 1;
+        op_interval in[2];
+        in[i] = op_range_of(-most, most);
+        in[1 - i] = op_range_of(x->lo, x->hi);
         t.frac += wf;
-        t.lo = -most;
-        t.hi = most;
-        t.norm = 0;
+        st_bounds(&t, sb_range(b, in));
         st_out(b, 0, t);
         return b->status;
     }

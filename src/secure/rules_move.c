@@ -214,20 +214,26 @@ tacit_status rule_max_pool(op_secure *c)
     return b->status;
 }
 
-/* Sums times 1 / length, at weight_frac more fraction bits. */
+/* Sums times 1 / length, which is rounded to weight_frac digits. */
 static sec_tensor means(sec_builder *b, const sec_tensor *x, sec_wire_id sums, size_t rows,
                         const double *length)
 {
     sec_tensor r = *x;
     int64_t *factor = sb_alloc(b, rows, 8);
     int wf = b->p->mode.weight_frac;
+    double most = 1;
+    for (size_t i = 0; i < rows; i++)
+        most = fmax(most, length[i]);
+    int digits = wf + ilogb(most);
     for (size_t i = 0; factor && i < rows; i++)
-        factor[i] = (int64_t)llrint(ldexp(1 / length[i], wf));
+        factor[i] = (int64_t)llrint(ldexp(1 / length[i], digits));
     r.wire = sb_scale(b, sums, factor);
-    r.frac += wf;
-    double unit = ldexp(1.001, wf);
-    r.lo = x->lo * unit - 1;
-    r.hi = x->hi * unit + 1;
+    r.frac += digits;
+    op_interval in[2] = {st_interval(x)};
+    op_interval exact = op_range_scale(sb_range(b, in), ldexp(1, digits));
+    double off = ldexp(op_magnitude(exact), -wf) + 1;
+    r.lo = exact.lo - off;
+    r.hi = exact.hi + off;
     r.norm = 0;
     return r;
 }
@@ -270,9 +276,8 @@ static tacit_status mean_of_runs(sec_builder *b, const sec_tensor *x, size_t k, 
         length[i] = (double)k;
     sec_tensor r = *x;
     r.wire = sums;
-    r.lo *= (double)k;
-    r.hi *= (double)k;
-    r.norm = 0;
+    op_interval in[2] = {st_interval(x)};
+    st_bounds(&r, sb_range(b, in));
     st_out(b, 0, divide ? means(b, x, sums, rows, length) : r);
     return b->status;
 }
@@ -362,7 +367,7 @@ tacit_status rule_arg_max(op_secure *c)
     sb_row_max(b, rows, count / k, offset, x->hi - x->lo, &r.wire);
     r.frac = 0;
     r.lo = 0;
-    r.hi = (double)k;
+    r.hi = (double)k - 1;
     r.norm = 0;
     st_out(b, 0, r);
     return b->status;

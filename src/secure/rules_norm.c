@@ -72,9 +72,10 @@ static tacit_status two_slopes(sec_builder *b, double a)
     up = sb_times_scalar(b, &up, 1 - a);
     sec_tensor down = sb_times_scalar(b, x, a);
     sec_tensor r = sb_add(b, &up, &down, 1);
-    /* the factors are rounded: two units beside the exact function */
-    double lift = ldexp(1, r.frac - x->frac), off = st_bound(x) + 2;
-    op_interval exact = op_range_scale(op_range_leaky(st_interval(x), a), lift);
+    /* each factor is rounded to so many digits */
+    double lift = ldexp(1, r.frac - x->frac), digits = ldexp(1, -b->p->mode.weight_frac);
+    double off = lift * st_bound(x) * (fabs(1 - a) + fabs(a)) * digits + 2;
+    op_interval in = st_interval(x), exact = op_range_scale(sb_range(b, &in), lift);
     exact.lo -= off;
     exact.hi += off;
     exact.norm = 0;
@@ -246,11 +247,12 @@ static sec_tensor normalise(sec_builder *b, const sec_tensor *x, const ir_value 
     y.frac = z.frac + root_frac - up;
     /* |normalised| <= sqrt(k), its norm too; the root is good to 2^-12 */
     double unit = ldexp(1, y.frac);
-    op_interval exact = op_range_normal((double)k, op_range_of(-gamma, gamma));
-    exact = op_range_scale(exact, 1.001 * unit);
+    op_interval in[4] = {st_interval(x), op_range_of(-gamma, gamma)};
+    op_interval exact = op_range_scale(sb_range(b, in), 1.001 * unit);
     exact.lo -= rounding * unit;
     exact.hi += rounding * unit;
-    exact.norm += rounding * sqrt((double)k) * unit;
+    if (exact.norm > 0) /* 0: nothing is known */
+        exact.norm += rounding * sqrt((double)k) * unit;
     st_bounds(&y, exact);
     if (bias)
         y = sb_add_weight(b, &y, bias, 1);
@@ -424,8 +426,9 @@ static sec_tensor mix(sec_builder *b, const heads *h, const sec_softmax *s, cons
     o = st_rescale(b, &o, b->p->mode.frac);
     o.wire = sb_multiply(b, o.wire, spread_rows(b, s->inverse, rows, (size_t)h->v_depth));
     o.frac += s->inverse_frac;
-    most = (st_bound(v) * 1.05 + 2) * ldexp(1, s->inverse_frac);
-    o.lo = -most; /* an average of values */
+    op_interval in[4] = {[2] = st_interval(v)}; /* an average of values */
+    most = (fmax(op_magnitude(sb_range(b, in)), 1) * 1.05 + 2) * ldexp(1, s->inverse_frac);
+    o.lo = -most;
     o.hi = most;
     return o;
 }
@@ -527,11 +530,16 @@ tacit_status rule_rotary(op_secure *c)
     x.wire =
         sb_linear(b, 2, (sec_wire_id[]){sb_scale(b, x.wire, straight), sb_scale(b, turned, cross)},
                   (int64_t[]){1, 1}, 0);
-    double f = ldexp(1.4143, wf), norm = x.norm;
+    /* of the angles as they are; rounded ones are off by half a unit each */
+    op_interval in[4] = {st_interval(&x), op_range_of(-1, 1), op_range_of(-1, 1)};
+    in[0].norm = x.norm;
+    op_interval exact = op_range_scale(sb_range(b, in), ldexp(1, wf));
+    double off = st_bound(&x) + 2, norm_off = 0.01 * ldexp(x.norm, wf);
+    exact.lo -= off;
+    exact.hi += off;
+    exact.norm = x.norm > 0 ? exact.norm + norm_off : 0;
     x.frac += wf;
-    x.lo = fmin(x.lo, -x.hi) * f - 2;
-    x.hi = -x.lo;
-    x.norm = norm > 0 ? norm * ldexp(1.01, wf) : 0;
+    st_bounds(&x, exact);
     st_out(b, 0, x);
     return b->status;
 }

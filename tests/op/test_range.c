@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "ir/text.h"
 #include "op/range.h"
+#include "op/specimen.h"
 
 typedef struct range_case {
     const char *text; /* the node; inputs are %x, %z f32[3,8], %w f32[8,4], %g f32[8] */
@@ -167,6 +168,108 @@ static void results_lie_in_their_ranges(void **state)
     }
 }
 
+/* ---- every row that has a rule ---- */
+
+/* What is known of a tensor: its interval, norms of rows and, where it is a second operand, sizes
+ * of its columns or of its filters. */
+static op_interval known_of(const ir_tensor *t, bool filters)
+{
+    int64_t n = ir_tensor_count(t), k = t->shape.rank ? t->shape.dims[t->shape.rank - 1] : 1;
+    op_interval r = op_range_of(HUGE_VAL, -HUGE_VAL);
+    double all = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double x = ir_load_f64(t->dtype, t->data, i);
+        r.lo = fmin(r.lo, x);
+        r.hi = fmax(r.hi, x);
+        all += x * x;
+    }
+    r.norm = k ? row_norm(t) : 0;
+    r.frobenius = sqrt(all);
+    int64_t out = t->shape.rank ? t->shape.dims[0] : 1;
+    int64_t groups = filters ? out : k, step = filters ? 1 : k, size = groups ? n / groups : 0;
+    for (int64_t j = 0; j < groups; j++) {
+        double one = 0, two = 0;
+        for (int64_t i = 0; i < size; i++) {
+            double x = ir_load_f64(t->dtype, t->data, filters ? j * size + i : j + i * step);
+            one += fabs(x);
+            two += x * x;
+        }
+        r.l1 = fmax(r.l1, one);
+        r.l2 = fmax(r.l2, sqrt(two));
+    }
+    return r;
+}
+
+/* One random node of the row: 1 if its results were checked. */
+static int check_specimen(const op_def *row, uint64_t seed)
+{
+    arena memory;
+    arena_init(&memory, NULL);
+    op_specimen s;
+    tacit_error err = {0};
+    int checked = 0;
+    if (op_specimen_make(&memory, row, TACIT_F32, seed, NULL, NULL, &s) &&
+        ir_graph_sort(s.graph, &err) == TACIT_OK && op_infer_graph(s.graph, &err) == TACIT_OK) {
+        const ir_node *n = s.node;
+        const ir_tensor *in[24] = {0};
+        op_interval known[24] = {{0}}, out[8] = {{0}};
+        ir_tensor y[8] = {{0}};
+        bool empty = false;
+        for (uint32_t k = 0; k < n->n_inputs; k++) {
+            const ir_value *v = n->inputs[k];
+            for (uint32_t i = 0; v && i < s.graph->inputs.count; i++)
+                if (s.graph->inputs.data[i] == v)
+                    in[k] = s.given[i];
+            in[k] = v && v->constant ? v->constant : in[k];
+            empty |= in[k] && ir_tensor_count(in[k]) == 0;
+            if (in[k])
+                known[k] = known_of(in[k], strstr(row->name, "Conv") != NULL);
+            empty |= !isfinite(known[k].frobenius); /* infinities are nobody's interval */
+        }
+        op_range c = {.node = n, .in = known, .out = out, .err = &err};
+        op_exec_env env = {.memory = &memory};
+        if (!empty && n->n_outputs <= 8 && op_range_node(&c) == TACIT_OK &&
+            op_execute(n, in, y, &env, &err) == TACIT_OK) {
+            checked = 1;
+            for (uint32_t o = 0; o < n->n_outputs; o++) {
+                double slack = 1e-4 * (1 + op_magnitude(out[o]));
+                for (int64_t e = 0; n->outputs[o] && y[o].data && e < ir_tensor_count(&y[o]); e++) {
+                    double v = ir_load_f64(y[o].dtype, y[o].data, e);
+                    if (!(v >= out[o].lo - slack && v <= out[o].hi + slack) && !isnan(v))
+                        fail_msg("%s.%s, specimen %llu, output %u: %g is not in [%g, %g]",
+                                 row->domain ? row->domain : "", row->name,
+                                 (unsigned long long)seed, o, v, out[o].lo, out[o].hi);
+                }
+                if (n->outputs[o] && out[o].norm > 0 && y[o].data &&
+                    !(row_norm(&y[o]) <= out[o].norm * 1.0001 + 1e-4))
+                    fail_msg("%s.%s, specimen %llu: norm %g is above %g",
+                             row->domain ? row->domain : "", row->name, (unsigned long long)seed,
+                             row_norm(&y[o]), out[o].norm);
+            }
+        }
+    }
+    arena_free(&memory);
+    return checked;
+}
+
+static void every_rule_is_sound(void **state)
+{
+    (void)state;
+    uint32_t rows = 0;
+    for (uint32_t i = 0; op_at(i); i++) {
+        const op_def *row = op_at(i);
+        if (!row->range)
+            continue;
+        int checked = 0;
+        for (uint64_t seed = 1; seed <= 150; seed++)
+            checked += check_specimen(row, seed);
+        if (checked < 20)
+            fail_msg("%s: only %d specimens could be checked", row->name, checked);
+        rows++;
+    }
+    assert_true(rows >= 50);
+}
+
 static void what_has_no_rule_is_said(void **state)
 {
     (void)state;
@@ -192,6 +295,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_lie_in_their_ranges),
+        cmocka_unit_test(every_rule_is_sound),
         cmocka_unit_test(what_has_no_rule_is_said),
     };
     return cmocka_run_group_tests_name("op.range", tests, NULL, NULL);

@@ -30,7 +30,8 @@ typedef struct world {
     sec_program *p;
     rng r;
     ir_tensor *in[8], *out[8], *sim[8], *plain[8];
-    double *seen; /* by value: largest sizes, for calibrated modes */
+    const ir_tensor **values; /* not NULL: what every value is in the clear */
+    double *seen;             /* by value: largest sizes, for calibrated modes */
     tacit_error err;
 } world;
 
@@ -143,6 +144,8 @@ static inline void world_plain(world *w)
     }
     for (uint32_t i = 0; i < g->outputs.count; i++)
         w->plain[i] = (ir_tensor *)value[g->outputs.data[i]->id];
+    if (w->values)
+        memcpy(w->values, value, g->values.count * sizeof *value);
     free(value);
 }
 
