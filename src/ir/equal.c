@@ -117,6 +117,16 @@ static bool same_node(const ir_node *a, const ir_node *b, sbuf *why)
     return true;
 }
 
+bool ir_attrs_equal(const ir_node *a, const ir_node *b)
+{
+    if (a->n_attrs != b->n_attrs)
+        return false;
+    for (uint32_t i = 0; i < a->n_attrs; i++)
+        if (!same_attr(&a->attrs[i], &b->attrs[i], NULL))
+            return false;
+    return true;
+}
+
 /* Every initializer of `a` is in `b` with the same contents. */
 static bool same_initializers(const ir_graph *a, const ir_graph *b, sbuf *why)
 {

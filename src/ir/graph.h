@@ -160,6 +160,7 @@ bool ir_attr_set_string(ir_graph *g, ir_node *node, const char *name, const char
 bool ir_attr_set_ints(ir_graph *g, ir_node *node, const char *name, uint32_t count,
                       const int64_t *values);
 bool ir_attr_copy_all(ir_graph *g, ir_node *to, const ir_node *from);
+bool ir_attrs_equal(const ir_node *a, const ir_node *b); /* the same, in the same order */
 void ir_attr_remove(ir_node *node, const char *name);
 /* Calls `visit` for every subgraph attribute of the node; stops at the first failure. */
 tacit_status ir_node_subgraphs(const ir_node *node,

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "prog/eager.h"
+
 typedef struct maker {
     arena memory;
     ir_tensor *results;
@@ -20,6 +22,7 @@ typedef struct frame {
     maker *makers;          /* by position in part->nodes */
     uint32_t *maker_of;     /* by value id: position + 1; 0 when not made here */
     bool *wanted;           /* by value id */
+    bool *fixed;            /* by value id */
     tacit_error *err;
 } frame;
 
@@ -38,10 +41,14 @@ static tacit_status frame_open(frame *f)
     f->makers = ARENA_ARRAY(&f->scratch, p->n_nodes + 1u, maker);
     f->maker_of = ARENA_ARRAY(&f->scratch, n + 1u, uint32_t);
     f->wanted = ARENA_ARRAY(&f->scratch, n + 1u, bool);
-    if (!f->slot || !f->makers || !f->maker_of || !f->wanted)
+    f->fixed = ARENA_ARRAY(&f->scratch, n + 1u, bool);
+    if (!f->slot || !f->makers || !f->maker_of || !f->wanted || !f->fixed)
         return error_memory(f->err, "the interpreter");
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         f->slot[i] = p->given[i] ? p->given[i] : known(p->graph, p->graph->values.data[i]);
+        f->fixed[i] = p->given[i] ? p->fixed && p->fixed[i] : f->slot[i] != NULL;
+    }
+    f->env->fixed = f->fixed;
     for (uint32_t i = 0; i < p->n_wanted; i++)
         f->wanted[p->wanted[i]->id] = true;
     for (uint32_t i = 0; i < p->n_nodes; i++) {
@@ -114,6 +121,25 @@ static bool makes_wanted(const frame *f, const ir_node *node)
     return false;
 }
 
+static tacit_status execute(frame *f, const ir_node *node, const ir_tensor *const *in,
+                            ir_tensor *results, arena *memory, arena *scratch)
+{
+    interp_env *env = f->env;
+    if (env->eager) {
+        bool done, *fixed = ARENA_ARRAY(scratch, node->n_inputs + 1u, bool);
+        if (!fixed)
+            return error_memory(f->err, "the interpreter");
+        for (uint32_t i = 0; i < node->n_inputs; i++)
+            fixed[i] = node->inputs[i] && f->fixed[node->inputs[i]->id];
+        TRY(eager_run(env->eager, node, in, fixed, env->step, results, memory, &done, f->err));
+        if (done)
+            return TACIT_OK;
+    }
+    op_exec_env how = {
+        .memory = memory, .run_graph = interp_run_subgraph, .runner = env, .step = env->step};
+    return op_execute(node, in, results, &how, f->err);
+}
+
 static tacit_status run_node(frame *f, uint32_t at, arena *memory)
 {
     const ir_node *node = f->part->nodes[at];
@@ -124,11 +150,8 @@ static tacit_status run_node(frame *f, uint32_t at, arena *memory)
     tacit_status status = gather_inputs(f, node, &scratch, &in);
     if (status == TACIT_OK) {
         m->results = ARENA_ARRAY(&f->scratch, node->n_outputs + 1u, ir_tensor);
-        op_exec_env env = {.memory = makes_wanted(f, node) ? memory : &m->memory,
-                           .run_graph = interp_run_subgraph,
-                           .runner = f->env,
-                           .step = f->env->step};
-        status = m->results ? op_execute(node, in, m->results, &env, f->err)
+        status = m->results ? execute(f, node, in, m->results,
+                                      makes_wanted(f, node) ? memory : &m->memory, &scratch)
                             : error_memory(f->err, "the interpreter");
     }
     for (uint32_t i = 0; status == TACIT_OK && i < node->n_outputs; i++)
@@ -189,13 +212,14 @@ tacit_status interp_run_part(const interp_part *part, ir_tensor *outputs, arena 
 }
 
 /* Runs a whole graph whose `given` array (by value id) already holds inputs and captures. */
-static tacit_status run_whole(const ir_graph *g, const ir_tensor *const *given, ir_tensor *outputs,
-                              arena *memory, interp_env *env, tacit_error *err)
+static tacit_status run_whole(const ir_graph *g, const ir_tensor *const *given, const bool *fixed,
+                              ir_tensor *outputs, arena *memory, interp_env *env, tacit_error *err)
 {
     interp_part part = {.graph = g,
                         .nodes = g->nodes.data,
                         .n_nodes = g->nodes.count,
                         .given = given,
+                        .fixed = fixed,
                         .wanted = g->outputs.data,
                         .n_wanted = g->outputs.count};
     return interp_run_part(&part, outputs, memory, env, err);
@@ -215,7 +239,7 @@ tacit_status interp_run_env(const ir_graph *g, const ir_tensor *const *inputs, i
             status = error_set(err, TACIT_ERR_ARGUMENT, "input '%s' is missing", v->name);
     }
     if (status == TACIT_OK)
-        status = run_whole(g, given, outputs, memory, env, err);
+        status = run_whole(g, given, NULL, outputs, memory, env, err);
     arena_free(&scratch);
     return status;
 }
@@ -227,8 +251,10 @@ tacit_status interp_run(const ir_graph *g, const ir_tensor *const *inputs, ir_te
 }
 
 static tacit_status give_subgraph(const op_eval *c, const ir_graph *sub, uint32_t n_args,
-                                  const ir_tensor *const *args, const ir_tensor **given)
+                                  const ir_tensor *const *args, const ir_tensor **given,
+                                  bool *fixed)
 {
+    const interp_env *outer = c->runner;
     for (uint32_t i = 0; i < n_args; i++)
         given[sub->inputs.data[i]->id] = args[i];
     for (uint32_t k = 0; k < sub->captures.count; k++) {
@@ -239,6 +265,7 @@ static tacit_status give_subgraph(const op_eval *c, const ir_graph *sub, uint32_
             return error_set(c->err, TACIT_ERR_GRAPH, "subgraph '%s': capture '%s' has no source",
                              sub->name, sub->captures.data[k]->name);
         given[sub->captures.data[k]->id] = c->in[at];
+        fixed[sub->captures.data[k]->id] = outer->fixed[c->node->inputs[at]->id];
     }
     return TACIT_OK;
 }
@@ -254,14 +281,16 @@ tacit_status interp_run_subgraph(op_eval *c, const ir_graph *sub, uint32_t n_arg
     interp_env *outer = c->runner;
     interp_env env = {.step = hash_mix(c->step, ++outer->drawn),
                       .stop = outer->stop,
-                      .stop_context = outer->stop_context};
+                      .stop_context = outer->stop_context,
+                      .eager = outer->eager};
     arena scratch;
     arena_init(&scratch, c->memory->allocator);
     const ir_tensor **given = ARENA_ARRAY(&scratch, sub->values.count + 1u, const ir_tensor *);
-    tacit_status status = given ? give_subgraph(c, sub, n_args, args, given)
-                                : error_memory(c->err, "the interpreter");
+    bool *fixed = ARENA_ARRAY(&scratch, sub->values.count + 1u, bool);
+    tacit_status status = given && fixed ? give_subgraph(c, sub, n_args, args, given, fixed)
+                                         : error_memory(c->err, "the interpreter");
     if (status == TACIT_OK)
-        status = run_whole(sub, given, results, c->memory, &env, c->err);
+        status = run_whole(sub, given, fixed, results, c->memory, &env, c->err);
     arena_free(&scratch);
     return status;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The reference interpreter: one evaluator per node, in order. The oracle of every test, and what
- * runs the nodes whose shapes only the data can tell. */
+ * The reference interpreter: one evaluator per node, in order. The oracle of every test, and, with
+ * kernels for large nodes (prog/eager.h), what runs the nodes whose shapes only the data can tell.
+ */
 #ifndef PROG_INTERP_H
 #define PROG_INTERP_H
 
@@ -15,7 +16,9 @@ typedef struct interp_env {
     /* Asked before every node; true ends the run with TACIT_ERR_INTERRUPTED. */
     bool (*stop)(void *context);
     void *stop_context;
-    uint64_t drawn; /* subgraphs run so far: random ops in a loop's body must not repeat */
+    struct eager_cache *eager; /* kernels where there are some; NULL: evaluators alone */
+    const bool *fixed; /* by value id of the graph at work: the same contents in every run */
+    uint64_t drawn;    /* subgraphs run so far: random ops in a loop's body must not repeat */
 } interp_env;
 
 /* Runs `g` (sorted, ops resolved) on `inputs`, one per graph input (NULL: its default, where it
@@ -33,6 +36,7 @@ typedef struct interp_part {
     ir_node *const *nodes;
     uint32_t n_nodes;
     const ir_tensor *const *given;
+    const bool *fixed; /* by value id: given, and the same in every run; NULL: none */
     ir_value *const *wanted;
     uint32_t n_wanted;
 } interp_part;

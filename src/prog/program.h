@@ -147,12 +147,13 @@ typedef struct prog_session {
     void **inputs, **outputs; /* pointers now patched in; NULL: not yet */
     ir_tensor *given_inputs;  /* what the caller passed, by input */
     bool *input_set;
-    void **own_outputs;    /* lent buffers for outputs the caller gave none for */
-    ir_tensor *results;    /* by output, filled by every run */
-    ir_tensor *tail_given; /* views of what the tail reads */
-    arena memory;          /* the tables above */
-    arena tail_memory;     /* lent results of the tail; emptied by the next run */
-    prog_profile *profile; /* NULL: off; thunks, then tail nodes */
+    void **own_outputs;        /* lent buffers for outputs the caller gave none for */
+    ir_tensor *results;        /* by output, filled by every run */
+    ir_tensor *tail_given;     /* views of what the tail reads */
+    arena memory;              /* the tables above */
+    arena tail_memory;         /* lent results of the tail; emptied by the next run */
+    struct eager_cache *eager; /* kernels of the tail; NULL: none yet */
+    prog_profile *profile;     /* NULL: off; thunks, then tail nodes */
     bool profiling;
     prog_watch_fn *watch;
     void *watch_context;

@@ -4,6 +4,7 @@
 
 #include "op/index.h"
 #include "op/loop.h"
+#include "prog/eager.h"
 #include "prog/program.h"
 #include "prog/tasks.h"
 
@@ -167,8 +168,11 @@ static tacit_status run_tail(prog_session *s, tacit_error *err)
     ir_tensor *results = ARENA_ARRAY(&s->tail_memory, p->n_tail_wanted + 1u, ir_tensor);
     if (!given || !results)
         return error_memory(err, "the program's tail");
+    if (!s->eager && p->options.executor != TACIT_EXEC_REFERENCE)
+        s->eager = eager_open(&p->options, EAGER_WORTH);
     tail_watch w = {.s = s};
-    interp_env env = {.step = s->state.step, .watch = watch_tail, .watch_context = &w};
+    interp_env env = {
+        .step = s->state.step, .watch = watch_tail, .watch_context = &w, .eager = s->eager};
     if (s->profiling) {
         env.stop = time_tail;
         env.stop_context = &w;

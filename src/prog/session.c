@@ -2,6 +2,7 @@
  * Sessions: one caller's copy of the arguments, its arena, and what is patched between runs. */
 #include <string.h>
 
+#include "prog/eager.h"
 #include "prog/program.h"
 #include "prog/tasks.h"
 
@@ -84,6 +85,7 @@ void prog_session_free(prog_session *s)
     for (uint32_t i = 0; s->own_outputs && i < p->graph->outputs.count; i++)
         mem_release(p->allocator, s->own_outputs[i], s->results[i].bytes);
     mem_release(p->allocator, s->arena, p->plan.arena_bytes);
+    eager_free(s->eager);
     arena_free(&s->tail_memory);
     arena_free(&s->memory);
     mem_release(p->allocator, s, sizeof *s);
