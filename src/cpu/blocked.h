@@ -30,12 +30,14 @@ typedef struct cpu_blocked_conv_args {
     int64_t n_taps, full, depth, last_depth;
     int64_t x_step, step, row_step;
     int64_t width, height;       /* pixels of a row, rows */
+    int64_t pixels;              /* of all rows; the last may be shorter than the others */
     int64_t channels;            /* output channels of a unit, in whole blocks */
     int64_t k;                   /* inputs to a sum: full·depth + … */
     int64_t weight_sets;         /* unit u uses set u % weight_sets */
     int64_t weight_step;         /* floats of a set */
     int64_t band, panels;        /* rows and panels of a tile */
-    uint32_t bands, panel_tiles; /* tile: unit, band, panel_tile, the last fastest */
+    uint32_t bands, panel_tiles; /* tile: unit, band, panel_tile, the last fastest, … */
+    bool bands_fastest;          /* … or unit, panel_tile, band */
     cpu_epilogue epilogue;
 } cpu_blocked_conv_args;
 

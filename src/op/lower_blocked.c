@@ -336,53 +336,53 @@ static const int32_t *make_taps(op_lower *c, const op_conv *conv, const source *
     return first;
 }
 
-/* A pointwise convolution reads pixels one after another: rows may be joined so that register
- * tiles are full. */
-static void join_rows(cpu_blocked_conv_args *a, int64_t bands)
+/* A pointwise convolution reads pixels one after another: rows are as long as suits, whole register
+ * tiles; a row is a band. */
+static void cut_rows(cpu_blocked_conv_args *a, int64_t bands, int64_t tile)
 {
-    int64_t best = 1, tile = 14;
-    double least = 1e9;
-    for (int64_t r = 1; r <= a->height && a->height / r >= bands; r++) {
-        if (a->height % r)
-            continue;
-        int64_t width = a->width * r;
-        int64_t covered = (width + tile - 1) / tile * tile;
-        double waste = (double)covered / (double)width;
-        if (waste < least - 0.01) {
-            least = waste;
-            best = r;
-        }
-    }
-    if (a->width == 7 && bands < a->height && a->height % 2 == 0)
-        return; /* two rows of seven fill a tile already */
-    a->width *= best;
-    a->height /= best;
-    a->row_step *= best;
+    int64_t tiles = (a->pixels + tile - 1) / tile;
+    bands = bands < tiles / 2 ? bands : tiles / 2;
+    bands = bands < 1 ? 1 : bands;
+    a->width = (tiles + bands - 1) / bands * tile;
+    a->width = a->width < a->pixels ? a->width : a->pixels;
+    a->height = (a->pixels + a->width - 1) / a->width;
+    a->row_step = a->width * a->step;
+    a->band = 1;
+    a->bands = (uint32_t)a->height;
+}
+
+static void cut_bands(cpu_blocked_conv_args *a, int64_t bands)
+{
+    int64_t most = a->height > 1 ? a->height / 2 : 1;
+    bands = bands < most ? bands : most;
+    a->band = (a->height + bands - 1) / bands;
+    if (a->width == 7 && a->band % 2 && a->band < a->height)
+        a->band++; /* two rows of seven fill a register tile */
+    a->bands = (uint32_t)((a->height + a->band - 1) / a->band);
 }
 
 /* Tiles of 6 µs or more, up to about 48. A band of the input stays in L2 while the panels of
- * weights pass; many weights rather divide by panels. Shapes alone decide. */
-static void cut(cpu_blocked_conv_args *a, int64_t units, bool pointwise, int64_t width)
+ * weights pass, or a panel of many weights while the bands pass. Some panels are enough of tiles,
+ * since what reads one block of channels can then begin early. Shapes alone decide. */
+static void cut(cpu_blocked_conv_args *a, int64_t units, bool pointwise, cpu_isa isa)
 {
-    enum { L2 = 100000 }; /* floats */
-    int64_t rows = a->x_step / L2 + 1, panels = (a->channels + width - 1) / width;
-    if (rows > a->height)
-        rows = a->height;
-    double us = 2.0 * (double)(units * a->channels * a->height * a->width) * (double)a->k / 1e5;
-    int64_t wanted = (int64_t)(us / 6) + 1;
+    enum { L2 = 100000, SOME = 8 }; /* L2: floats */
+    int64_t width = cpu_gemm_width(isa), panels = (a->channels + width - 1) / width;
+    double us = 2.0 * (double)(units * a->channels * a->pixels) * (double)a->k / 1e5;
+    int64_t wanted = (int64_t)(us / 6) + 1, bands = a->x_step / L2 + 1;
     wanted = wanted > 48 ? 48 : wanted;
-    if (a->k * a->channels <= 2 * L2 && rows * units < wanted && rows * units * panels < 2 * wanted)
-        rows = (wanted + units - 1) / units < a->height / 2 ? (wanted + units - 1) / units : rows;
+    int64_t parts = (wanted + units * panels - 1) / (units * panels);
+    if (units * panels < SOME && parts > bands)
+        bands = parts;
     if (pointwise)
-        join_rows(a, rows);
-    a->band = (a->height + rows - 1) / rows;
-    if (a->width == 7 && a->band % 2 && a->band < a->height)
-        a->band++;
-    a->bands = (uint32_t)((a->height + a->band - 1) / a->band);
+        cut_rows(a, bands, cpu_gemm_height(isa));
+    else
+        cut_bands(a, bands);
     int64_t rest = (wanted + a->bands * units - 1) / (a->bands * units);
     rest = rest < panels ? rest : panels;
     a->panels = (panels + rest - 1) / rest;
     a->panel_tiles = (uint32_t)((panels + a->panels - 1) / a->panels);
+    a->bands_fastest = a->k * a->channels > a->x_step;
 }
 
 static tacit_status emit_sums(op_lower *c, const op_conv *conv, cpu_blocked_conv_args *plan,
@@ -391,7 +391,7 @@ static tacit_status emit_sums(op_lower *c, const op_conv *conv, cpu_blocked_conv
     int64_t units = conv->n * conv->group;
     const op_window *w = &conv->w;
     bool pointwise = w->taps == 1 && !s->copied && w->stride[0] == 1 && w->stride[1] == 1;
-    cut(plan, units, pointwise, cpu_gemm_width(c->cpu.isa));
+    cut(plan, units, pointwise, c->cpu.isa);
     uint64_t tiles = (uint64_t)units * plan->bands * plan->panel_tiles;
     if (tiles > INT32_MAX)
         return OP_LOWER_NO_KERNEL;
@@ -453,6 +453,7 @@ static tacit_status lower_sums(op_lower *c, const op_conv *conv)
                                   .row_step = w->stride[0] * s.width * pixel,
                                   .width = w->out[1],
                                   .height = w->out[0],
+                                  .pixels = w->out_size,
                                   .channels = op_blocks(channels) * OP_BLOCK,
                                   .k = inputs * w->taps,
                                   .weight_sets = conv->group,

@@ -97,6 +97,7 @@ static tacit_status emit_products(op_lower *c, const op_conv *conv, const winogr
                                   .row_step = tiles * OP_BLOCK,
                                   .width = tiles,
                                   .height = 1,
+                                  .pixels = tiles,
                                   .channels = channels,
                                   .k = conv->c,
                                   .weight_sets = CPU_BLOCKED_POINTS,
