@@ -103,6 +103,11 @@ static inline vf vf_scale(vf x, vf n)
     vi half = whole >> 1;
     return x * vf_pow2(half) * vf_pow2(whole - half);
 }
+/* 1/x. */
+static inline vf vf_recip(vf x)
+{
+    return vf_set1(1.0f) / x;
+}
 static inline vm vf_lt(vf a, vf b)
 {
     return _mm256_cmp_ps(a, b, _CMP_LT_OQ);

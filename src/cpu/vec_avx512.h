@@ -87,6 +87,12 @@ static inline vf vf_scale(vf x, vf n)
 {
     return _mm512_scalef_ps(x, n);
 }
+/* 1/x within 1 ulp, 2^-126 < |x| < 2^126. */
+static inline vf vf_recip(vf x)
+{
+    vf y = _mm512_rcp14_ps(x);
+    return _mm512_fmadd_ps(y, _mm512_fnmadd_ps(x, y, _mm512_set1_ps(1.0f)), y);
+}
 static inline vi vf_to_int(vf a) /* rounds to nearest */
 {
     return (vi)_mm512_cvtps_epi32(a);

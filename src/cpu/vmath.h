@@ -98,33 +98,48 @@ static inline vf vf_erf(vf x)
     return vf_select(vf_lt(one, t), large, small);
 }
 
-/* x·Φ(x), the tail of Φ taken from erfc so that it keeps its relative size. Past t = 4 (values
- * below 2e-8) erfc is continued by its asymptotic form: e^-t²/t, to second order around 4. */
-static inline vf vf_gelu(vf x)
+/* 2^x within 2 ulp, |x| ≤ 126. */
+static inline vf vf_exp2_small(vf x)
 {
-    vf t = vf_min(vf_set1(40.0f), vf_abs(x) * vf_set1(0.707106781f));
-    vf near = vf_min(vf_set1(4.0f), t);
-    vf half = vf_set1(0.5f);
-    vf small = vf_fma(x * vf_set1(0.353553391f), vf_erf_small(t * t), half);
-    vf s = vf_fma(t, vf_set1(0.25f), near * vf_set1(-0.25f));
-    vf fade = vf_fma(s, vf_fma(s, vf_set1(0.46f), vf_set1(-0.942f)), vf_fnma(t, t, near * near));
-    vf tail = half * vf_exp_negative(vf_log_erfc(near) + fade);
-    vf large = vf_select(vf_lt(x, vf_zero()), tail, vf_set1(1.0f) - tail);
-    vf phi = vf_select(vf_lt(vf_set1(1.0f), t), large, small);
-    return vf_max(vf_set1(-3e38f), x) * phi; /* -inf · 0 would be NaN */
+    vf n = vf_round(x), r = x - n, u = r * r;
+    vf low = vf_fma(r, vf_set1(6.931469440e-01f), vf_set1(1.000000119e+00f));
+    vf middle = vf_fma(r, vf_set1(5.550713465e-02f), vf_set1(2.402212024e-01f));
+    vf high = vf_fma(r, vf_set1(1.327646663e-03f), vf_set1(9.675540961e-03f));
+    return vf_scale(vf_fma(vf_fma(high, u, middle), u, low), n);
 }
 
-/* 0.5·x·(1 + tanh(√(2/π)(x + 0.044715x³))) = x·sigmoid of twice that argument. */
+/* x·Φ(x) = max(x, 0) - a·Φ(-a) with a = |x|; log2 Φ(-a) is a polynomial. From a = 7 on the product
+ * is below 1e-11 and left out. */
+static inline vf vf_gelu(vf x)
+{
+    vf end = vf_set1(7.0f), a = vf_min(end, vf_abs(x)), u = a * a;
+    vf even = vf_set1(-2.954697493e-06f), odd = vf_set1(1.198418005e-07f);
+    even = vf_fma(even, u, vf_set1(-1.085340409e-04f));
+    odd = vf_fma(odd, u, vf_set1(2.864356611e-05f));
+    even = vf_fma(even, u, vf_set1(7.443579845e-03f));
+    odd = vf_fma(odd, u, vf_set1(-3.756316728e-04f));
+    even = vf_fma(even, u, vf_set1(-4.590801001e-01f));
+    odd = vf_fma(odd, u, vf_set1(-5.281430110e-02f));
+    even = vf_fma(even, u, vf_set1(-9.999995232e-01f));
+    odd = vf_fma(odd, u, vf_set1(-1.151124597e+00f));
+    vf tail = a * vf_exp2_small(vf_fma(odd, a, even));
+    tail = vf_select(vf_lt(a, end), tail, vf_zero());
+    return vf_max(vf_zero(), x) - tail; /* NaN: the second operand of max */
+}
+
+/* 0.5·x·(1 + tanh(√(2/π)(x + 0.044715x³))) = x·sigmoid of twice that argument. Below -10 it is
+ * nothing, and above 10 it is x. */
 static inline vf vf_gelu_tanh(vf x)
 {
-    vf bounded = vf_max(vf_set1(-1e6f), vf_min(vf_set1(1e6f), x));
-    vf inner = bounded * vf_fma(bounded * bounded, vf_set1(0.0713548163f), vf_set1(1.595769122f));
-    return vf_max(vf_set1(-3e38f), x) / (vf_set1(1.0f) + vf_exp(vf_neg(inner)));
+    vf bounded = vf_max(vf_set1(-10.0f), x), a = vf_min(vf_set1(10.0f), bounded);
+    vf q = a * vf_fma(a * a, vf_set1(-1.029432397e-01f), vf_set1(-2.302208198e+00f));
+    return bounded * vf_recip(vf_set1(1.0f) + vf_exp2_small(q));
 }
 
 static inline vf vf_silu(vf x)
 {
-    return vf_max(vf_set1(-3e38f), x) / (vf_set1(1.0f) + vf_exp(vf_neg(x)));
+    vf bounded = vf_max(vf_set1(-87.0f), x), a = vf_min(vf_set1(87.0f), bounded);
+    return bounded * vf_recip(vf_set1(1.0f) + vf_exp2_small(a * vf_set1(-1.442695041f)));
 }
 
 /* Natural logarithm: x = 2^e · m with m in [√½, √2), log m = f - f²/2 + f³·P(f), f = m - 1. */

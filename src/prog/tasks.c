@@ -7,12 +7,11 @@
 #include "tacit/task.h"
 
 enum {
-    CHUNK_NS = 2500,       /* a task should be worth its scheduling */
-    SERIAL_NS = 60 * 1000, /* programs shorter than this run on the calling thread */
-    WORTH_NS = 1000,       /* … and so do those whose thunks are on average shorter than this */
-    SHARE_PARTS = 4,       /* the next chunk is this part of what its thread has left */
-    CHUNKS_MOST = 24,      /* of a thread */
-    LEARNING_RUNS = 2,     /* the first is cold */
+    CHUNK_NS = 2500,   /* a task should be worth its scheduling */
+    STEP_NS = 2500,    /* what it costs that all threads wait for a thunk */
+    SHARE_PARTS = 4,   /* the next chunk is this part of what its thread has left */
+    CHUNKS_MOST = 24,  /* of a thread */
+    LEARNING_RUNS = 2, /* the first is cold */
     NO_TASK = UINT32_MAX,
 };
 
@@ -385,13 +384,20 @@ static tacit_status record_chunks(builder *b, const cut *c)
     return TACIT_OK;
 }
 
+/* Thunks mostly wait for one another, and estimates are rather high. */
+static bool worth_threads(const builder *b, double total)
+{
+    double alone = 0.6 * total;
+    return b->t->threads > 1 && alone > alone / b->t->threads + (double)b->p->n_thunks * STEP_NS;
+}
+
 static tacit_status build_all(builder *b)
 {
     prog_program *p = b->p;
     double total = 0;
     for (uint32_t i = 0; i < p->n_thunks; i++)
         total += thunk_ns(&p->thunks[i]);
-    b->t->serial = total < SERIAL_NS || total < (double)p->n_thunks * WORTH_NS || b->t->threads < 2;
+    b->t->serial = !worth_threads(b, total);
     if (b->t->serial)
         return TACIT_OK;
     b->spaces = (void *)ARENA_ARRAY(&b->scratch, p->graph->outputs.count + 1u, segments);
