@@ -160,198 +160,226 @@ void secure_compare(const tacit_tensor *ours, const tacit_tensor *plain, uint32_
     }
 }
 
-/* ---- plan, strip, sim ---- */
+/* ---- what the subcommands share: parse, open, work, close ---- */
+
+typedef struct task task;
+struct task {
+    const char *command, *path;
+    secure_how how;
+    bool described; /* the file is a public description, not a model */
+    cli_job job;
+    tacit_secure *s;
+    tacit_error err;
+    const char *out[2], *dir; /* files to write */
+    bool json, predictable;
+    int64_t runs, number, timeout;
+    tacit_secure_deal_options deal;
+    tacit_secure_peer peer;
+    cli_list items;
+    int (*check)(task *t); /* of the options; NULL: nothing to check. -1 or an exit code */
+    int (*work)(task *t);  /* -1 or an exit code */
+};
+
+static int fails(task *t)
+{
+    return cli_fail(t->command, "%s", t->err.message);
+}
+
+static int perform(task *t, const cli_usage *usage, int argc, char **argv)
+{
+    t->command = usage->command;
+    int code = cli_parse(usage, argc, argv, &t->path, NULL);
+    if (code < 0 && t->check)
+        code = t->check(t);
+    if (code >= 0)
+        return code;
+    if (!t->described)
+        code = secure_open(t->command, t->path, &t->how, &t->job, &t->s);
+    else {
+        arena_init(&t->job.memory, NULL);
+        if (tacit_secure_load(t->path, &t->s, &t->err) != TACIT_OK)
+            code = fails(t);
+    }
+    if (code < 0)
+        code = t->work(t);
+    tacit_secure_free(t->s);
+    cli_job_close(&t->job);
+    return code < 0 ? CLI_OK : code;
+}
+
+#define USAGE(name, synopsis, about, options)                                                      \
+    {                                                                                              \
+        name, synopsis, about, options, CLI_COUNT(options), 1, 1                                   \
+    }
+
+/* ---- plan, strip, share, sim ---- */
+
+static int do_plan(task *t)
+{
+    char *text = NULL;
+    if (tacit_secure_plan(t->s, t->json, &text, &t->err) != TACIT_OK)
+        return fails(t);
+    fputs(text, stdout);
+    tacit_text_free(text);
+    return -1;
+}
 
 static int sub_plan(int argc, char **argv)
 {
-    secure_how h = {.seed = 1};
-    bool json = false;
-    const char *path = NULL;
-    const cli_option options[] = {SECURE_OPTIONS(&h),
-                                  {"--json", CLI_FLAG, &json, NULL, "machine-readable totals"}};
-    const cli_usage usage = {"secure plan",
-                             "MODEL [options]",
-                             "What a private run costs, by node and in total: key bytes, bytes on "
-                             "the wire, rounds,\nrings. Nothing is dealt.",
-                             options,
-                             CLI_COUNT(options),
-                             1,
-                             1};
-    int code = cli_parse(&usage, argc, argv, &path, NULL);
-    if (code >= 0)
-        return code;
-    cli_job job = {0};
-    tacit_secure *s = NULL;
-    char *text = NULL;
-    tacit_error err = {TACIT_OK, ""};
-    code = secure_open("secure plan", path, &h, &job, &s);
-    if (code < 0 && tacit_secure_plan(s, json, &text, &err) != TACIT_OK)
-        code = cli_fail("secure plan", "%s", err.message);
-    if (code < 0)
-        fputs(text, stdout);
-    tacit_text_free(text);
-    tacit_secure_free(s);
-    cli_job_close(&job);
-    return code < 0 ? CLI_OK : code;
+    task t = {.how = {.seed = 1}, .work = do_plan};
+    const cli_option options[] = {SECURE_OPTIONS(&t.how),
+                                  {"--json", CLI_FLAG, &t.json, NULL, "machine-readable totals"}};
+    const cli_usage usage =
+        USAGE("secure plan", "MODEL [options]",
+              "What a private run costs, by node and in total: key bytes, bytes "
+              "on the wire, rounds,\nrings. Nothing is dealt.",
+              options);
+    return perform(&t, &usage, argc, argv);
+}
+
+static int out_given(task *t)
+{
+    return t->out[0] ? -1 : cli_usage_error(t->command, "--out is missing");
+}
+
+static int do_strip(task *t)
+{
+    return tacit_secure_strip(t->s, t->out[0], &t->err) == TACIT_OK ? -1 : fails(t);
 }
 
 static int sub_strip(int argc, char **argv)
 {
-    secure_how h = {.seed = 1};
-    const char *path = NULL, *out = NULL;
-    const cli_option options[] = {SECURE_OPTIONS(&h),
-                                  {"--out", CLI_STRING, &out, "FILE", "the description; required"}};
-    const cli_usage usage = {"secure strip",
-                             "MODEL --out arch.tacit [options]",
-                             "Writes what dealer and client may know: the graph without weights, "
-                             "the rounded sizes of\nthe weights, the mode, and a hash of it all.",
-                             options,
-                             CLI_COUNT(options),
-                             1,
-                             1};
-    int code = cli_parse(&usage, argc, argv, &path, NULL);
-    if (code >= 0)
-        return code;
-    if (!out)
-        return cli_usage_error("secure strip", "--out is missing");
-    cli_job job = {0};
-    tacit_secure *s = NULL;
-    tacit_error err = {TACIT_OK, ""};
-    code = secure_open("secure strip", path, &h, &job, &s);
-    if (code < 0 && tacit_secure_strip(s, out, &err) != TACIT_OK)
-        code = cli_fail("secure strip", "%s", err.message);
-    tacit_secure_free(s);
-    cli_job_close(&job);
-    return code < 0 ? CLI_OK : code;
+    task t = {.how = {.seed = 1}, .check = out_given, .work = do_strip};
+    const cli_option options[] = {
+        SECURE_OPTIONS(&t.how),
+        {"--out", CLI_STRING, &t.out[0], "FILE", "the description; required"}};
+    const cli_usage usage =
+        USAGE("secure strip", "MODEL --out arch.tacit [options]",
+              "Writes what dealer and client may know: the graph without weights, the rounded "
+              "sizes of\nthe weights, the mode, and a hash of it all.",
+              options);
+    return perform(&t, &usage, argc, argv);
+}
+
+static int outs_given(task *t)
+{
+    return t->out[0] && t->out[1]
+               ? -1
+               : cli_usage_error(t->command, "--out-server and --out-client are needed");
+}
+
+static int do_share(task *t)
+{
+    return tacit_secure_share(t->s, t->out[0], t->out[1], &t->err) == TACIT_OK ? -1 : fails(t);
 }
 
 static int sub_share(int argc, char **argv)
 {
-    secure_how h = {.seed = 1};
-    const char *path = NULL, *out[2] = {NULL, NULL};
+    task t = {.how = {.seed = 1}, .check = outs_given, .work = do_share};
     const cli_option options[] = {
-        SECURE_OPTIONS(&h),
-        {"--out-server", CLI_STRING, &out[0], "FILE", "the server's share; required"},
-        {"--out-client", CLI_STRING, &out[1], "FILE", "the client's share; required"}};
-    const cli_usage usage = {"secure share",
-                             "MODEL --weights shared --out-server FILE --out-client FILE",
-                             "Splits the weights into two files that tell nothing each; with them "
-                             "both parties need\nonly the public description (serve and query "
-                             "--share).",
-                             options,
-                             CLI_COUNT(options),
-                             1,
-                             1};
-    int code = cli_parse(&usage, argc, argv, &path, NULL);
+        SECURE_OPTIONS(&t.how),
+        {"--out-server", CLI_STRING, &t.out[0], "FILE", "the server's share; required"},
+        {"--out-client", CLI_STRING, &t.out[1], "FILE", "the client's share; required"}};
+    const cli_usage usage =
+        USAGE("secure share", "MODEL --weights shared --out-server FILE --out-client FILE",
+              "Splits the weights into two files that tell nothing each; with them both parties "
+              "need\nonly the public description (serve and query --share).",
+              options);
+    return perform(&t, &usage, argc, argv);
+}
+
+static int do_sim(task *t)
+{
+    cli_job *job = &t->job;
+    tacit_tensor *out = secure_outputs(t->s, &job->memory);
+    if (!out)
+        return cli_fail(t->command, "out of memory");
+    if (tacit_secure_simulate(t->s, job->inputs, job->n_inputs, out, job->n_outputs,
+                              (uint64_t)t->how.seed, 0, &t->err) != TACIT_OK)
+        return fails(t);
+    for (uint32_t i = 0; i < job->n_outputs; i++)
+        print_tensor(&out[i]);
+    int code = t->dir ? write_tensors(t->command, t->dir, out, job->n_outputs) : -1;
+    if (code < 0)
+        code = cli_job_run(job);
     if (code >= 0)
         return code;
-    if (!out[0] || !out[1])
-        return cli_usage_error("secure share", "--out-server and --out-client are needed");
-    cli_job job = {0};
-    tacit_secure *s = NULL;
-    tacit_error err = {TACIT_OK, ""};
-    code = secure_open("secure share", path, &h, &job, &s);
-    if (code < 0 && tacit_secure_share(s, out[0], out[1], &err) != TACIT_OK)
-        code = cli_fail("secure share", "%s", err.message);
-    tacit_secure_free(s);
-    cli_job_close(&job);
-    return code < 0 ? CLI_OK : code;
+    secure_match m = {0};
+    secure_compare(out, job->outputs, job->n_outputs, &m);
+    printf("against f32: argmax equal %lld/%lld, mean error %.3g relative, max error %.3g\n",
+           (long long)m.equal, (long long)m.rows, secure_mean_error(&m), m.worst);
+    return -1;
 }
 
 static int sub_sim(int argc, char **argv)
 {
-    secure_how h = {.seed = 1};
-    const char *path = NULL, *dir = NULL;
-    const cli_option options[] = {SECURE_OPTIONS(&h),
-                                  {"--output", CLI_STRING, &dir, "DIR", "write DIR/NAME.npy"}};
-    const cli_usage usage = {"secure sim",
-                             "MODEL --input x.npy [options]",
-                             "The bit-exact cleartext twin of a private run.",
-                             options,
-                             CLI_COUNT(options),
-                             1,
-                             1};
-    int code = cli_parse(&usage, argc, argv, &path, NULL);
-    if (code >= 0)
-        return code;
-    cli_job job = {0};
-    tacit_secure *s = NULL;
-    tacit_error err = {TACIT_OK, ""};
-    code = secure_open("secure sim", path, &h, &job, &s);
-    tacit_tensor *out = code < 0 ? secure_outputs(s, &job.memory) : NULL;
-    if (code < 0 && !out)
-        code = cli_fail("secure sim", "out of memory");
-    if (code < 0 && tacit_secure_simulate(s, job.inputs, job.n_inputs, out, job.n_outputs,
-                                          (uint64_t)h.seed, 0, &err) != TACIT_OK)
-        code = cli_fail("secure sim", "%s", err.message);
-    for (uint32_t i = 0; code < 0 && i < job.n_outputs; i++)
-        print_tensor(&out[i]);
-    if (code < 0 && dir)
-        code = write_tensors("secure sim", dir, out, job.n_outputs);
-    if (code < 0)
-        code = cli_job_run(&job);
-    if (code < 0) {
-        secure_match m = {0};
-        secure_compare(out, job.outputs, job.n_outputs, &m);
-        printf("against f32: argmax equal %lld/%lld, mean error %.3g relative, max error %.3g\n",
-               (long long)m.equal, (long long)m.rows, secure_mean_error(&m), m.worst);
-    }
-    tacit_secure_free(s);
-    cli_job_close(&job);
-    return code < 0 ? CLI_OK : code;
+    task t = {.how = {.seed = 1}, .work = do_sim};
+    const cli_option options[] = {SECURE_OPTIONS(&t.how),
+                                  {"--output", CLI_STRING, &t.dir, "DIR", "write DIR/NAME.npy"}};
+    const cli_usage usage = USAGE("secure sim", "MODEL --input x.npy [options]",
+                                  "The bit-exact cleartext twin of a private run.", options);
+    return perform(&t, &usage, argc, argv);
 }
 
 /* ---- deal, serve, query, certs ---- */
 
-static int sub_deal(int argc, char **argv)
+static int deal_given(task *t)
 {
-    const char *path = NULL;
-    int64_t runs = 1, insecure = 0;
-    tacit_secure_deal_options o = {0};
-    const cli_option options[] = {
-        {"--runs", CLI_INT, &runs, "N", "queries the keys last for (default 1)"},
-        {"--out-server", CLI_STRING, &o.server_key, "FILE", "the server's key; required"},
-        {"--out-client", CLI_STRING, &o.client_key, "FILE", "the client's key; required"},
-        {"--secret-server", CLI_STRING, &o.server_secret, "FILE",
-         "32 bytes that encrypt it (default: KEY.secret, made where absent)"},
-        {"--secret-client", CLI_STRING, &o.client_secret, "FILE", "the same for the client's"},
-        {"--insecure-seed", CLI_INT, &insecure, "N", "predictable keys, for tests only"},
-        {"--device", CLI_STRING, &o.device, "DEVICE", "auto, cpu (default), cuda or cuda:N"},
-    };
-    const cli_usage usage = {"secure deal",
-                             "arch.tacit --out-server s.key --out-client c.key [options]",
-                             "Makes one-time keys for both parties from the public description.",
-                             options,
-                             CLI_COUNT(options),
-                             1,
-                             1};
-    int code = cli_parse(&usage, argc, argv, &path, NULL);
-    if (code >= 0)
-        return code;
-    if (!o.server_key || !o.client_key || runs < 1 || runs > 1000000)
-        return cli_usage_error("secure deal",
-                               "--out-server and --out-client are needed, --runs is 1..1000000");
-    o.runs = (uint32_t)runs;
-    o.insecure_seed = (uint64_t)insecure;
-    tacit_secure *s = NULL;
-    tacit_error err = {TACIT_OK, ""};
-    if (tacit_secure_load(path, &s, &err) != TACIT_OK || tacit_secure_deal(s, &o, &err) != TACIT_OK)
-        code = cli_fail("secure deal", "%s", err.message);
-    tacit_secure_free(s);
-    return code < 0 ? CLI_OK : code;
+    if (t->deal.server_key && t->deal.client_key && t->runs >= 1 && t->runs <= 1000000)
+        return -1;
+    return cli_usage_error(t->command,
+                           "--out-server and --out-client are needed, --runs is 1..1000000");
 }
 
-#define PEER_OPTIONS(p, timeout, predictable)                                                      \
-    {"--key", CLI_STRING, &(p)->key, "FILE", "this party's key; required"},                        \
-        {"--secret", CLI_STRING, &(p)->secret, "FILE", "what it is encrypted with (KEY.secret)"},  \
-        {"--cert", CLI_STRING, &(p)->certificates, "DIR", "folder with certificates; required"},   \
-        {"--timeout", CLI_INT, (timeout), "MS", "longest silence of the other party"},             \
-        {"--share", CLI_STRING, &(p)->share, "FILE", "this party's share of shared weights"},      \
-        SECURE_DEVICE_OPTIONS(p),                                                                  \
+static int do_deal(task *t)
+{
+    t->deal.runs = (uint32_t)t->runs;
+    t->deal.insecure_seed = (uint64_t)t->number;
+    return tacit_secure_deal(t->s, &t->deal, &t->err) == TACIT_OK ? -1 : fails(t);
+}
+
+static int sub_deal(int argc, char **argv)
+{
+    task t = {.described = true, .runs = 1, .check = deal_given, .work = do_deal};
+    tacit_secure_deal_options *o = &t.deal;
+    const cli_option options[] = {
+        {"--runs", CLI_INT, &t.runs, "N", "queries the keys last for (default 1)"},
+        {"--out-server", CLI_STRING, &o->server_key, "FILE", "the server's key; required"},
+        {"--out-client", CLI_STRING, &o->client_key, "FILE", "the client's key; required"},
+        {"--secret-server", CLI_STRING, &o->server_secret, "FILE",
+         "32 bytes that encrypt it (default: KEY.secret, made where absent)"},
+        {"--secret-client", CLI_STRING, &o->client_secret, "FILE", "the same for the client's"},
+        {"--insecure-seed", CLI_INT, &t.number, "N", "predictable keys, for tests only"},
+        {"--device", CLI_STRING, &o->device, "DEVICE", "auto, cpu (default), cuda or cuda:N"},
+    };
+    const cli_usage usage =
+        USAGE("secure deal", "arch.tacit --out-server s.key --out-client c.key [options]",
+              "Makes one-time keys for both parties from the public description.", options);
+    return perform(&t, &usage, argc, argv);
+}
+
+#define PEER_OPTIONS(t)                                                                            \
+    {"--key", CLI_STRING, &(t)->peer.key, "FILE", "this party's key; required"},                   \
+        {"--secret", CLI_STRING, &(t)->peer.secret, "FILE",                                        \
+         "what it is encrypted with (KEY.secret)"},                                                \
+        {"--cert", CLI_STRING, &(t)->peer.certificates, "DIR",                                     \
+         "folder with certificates; required"},                                                    \
+        {"--timeout", CLI_INT, &(t)->timeout, "MS", "longest silence of the other party"},         \
+        {"--share", CLI_STRING, &(t)->peer.share, "FILE", "this party's share of shared weights"}, \
+        {"--device", CLI_STRING, &(t)->peer.device, "DEVICE",                                      \
+         "auto, cpu (default), cuda or cuda:N"},                                                   \
     {                                                                                              \
-        "--accept-predictable", CLI_FLAG, (predictable), NULL,                                     \
+        "--accept-predictable", CLI_FLAG, &(t)->predictable, NULL,                                 \
             "use keys dealt with --insecure-seed: they protect nothing"                            \
     }
+
+static int peer_given(task *t)
+{
+    t->peer.timeout_ms = (int)t->timeout;
+    t->peer.accept_predictable = t->predictable;
+    t->described |= t->peer.share != NULL;
+    return -1;
+}
 
 static void print_report(const tacit_secure_report *r)
 {
@@ -360,133 +388,96 @@ static void print_report(const tacit_secure_report *r)
            (unsigned long long)r->received, r->device);
 }
 
+static int do_serve(task *t)
+{
+    for (int64_t i = 0; i < t->runs; i++) {
+        tacit_secure_report report;
+        if (tacit_secure_serve(t->s, &t->peer, &report, &t->err) != TACIT_OK)
+            return fails(t);
+        print_report(&report);
+    }
+    return -1;
+}
+
 static int sub_serve(int argc, char **argv)
 {
-    secure_how h = {.seed = 1};
-    const char *path = NULL;
-    tacit_secure_peer peer = {0};
-    int64_t timeout = 0, queries = 1;
-    bool predictable = false;
+    task t = {.how = {.seed = 1}, .runs = 1, .check = peer_given, .work = do_serve};
     const cli_option options[] = {
-        SECURE_OPTIONS(&h),
-        PEER_OPTIONS(&peer, &timeout, &predictable),
-        {"--listen", CLI_STRING, &peer.address, "HOST:PORT", "where to wait; required"},
-        {"--queries", CLI_INT, &queries, "N", "answer this many, then end (default 1)"},
+        SECURE_OPTIONS(&t.how),
+        PEER_OPTIONS(&t),
+        {"--listen", CLI_STRING, &t.peer.address, "HOST:PORT", "where to wait; required"},
+        {"--queries", CLI_INT, &t.runs, "N", "answer this many, then end (default 1)"},
     };
-    const cli_usage usage = {"secure serve",
-                             "MODEL --key s.key --listen HOST:PORT --cert DIR [options]",
-                             "Answers private queries. Mode options must be those of strip. With "
-                             "--share the public\ndescription takes the model's place.",
-                             options,
-                             CLI_COUNT(options),
-                             1,
-                             1};
-    int code = cli_parse(&usage, argc, argv, &path, NULL);
-    if (code >= 0)
-        return code;
-    peer.timeout_ms = (int)timeout;
-    peer.accept_predictable = predictable;
-    cli_job job = {0};
-    tacit_secure *s = NULL;
-    tacit_error err = {TACIT_OK, ""};
-    if (!peer.share)
-        code = secure_open("secure serve", path, &h, &job, &s);
-    else if (tacit_secure_load(path, &s, &err) != TACIT_OK)
-        code = cli_fail("secure serve", "%s", err.message);
-    for (int64_t i = 0; code < 0 && i < queries; i++) {
-        tacit_secure_report report;
-        if (tacit_secure_serve(s, &peer, &report, &err) != TACIT_OK)
-            code = cli_fail("secure serve", "%s", err.message);
-        else
-            print_report(&report);
-    }
-    tacit_secure_free(s);
-    cli_job_close(&job);
-    return code < 0 ? CLI_OK : code;
+    const cli_usage usage =
+        USAGE("secure serve", "MODEL --key s.key --listen HOST:PORT --cert DIR [options]",
+              "Answers private queries. Mode options must be those of strip. With --share the "
+              "public\ndescription takes the model's place.",
+              options);
+    return perform(&t, &usage, argc, argv);
 }
 
 /* Inputs of a query: every one must be a file. */
-static int read_inputs(const tacit_secure *s, cli_list *items, arena *memory, tacit_tensor **out)
+static int read_inputs(task *t, tacit_tensor **out)
 {
-    uint32_t n = tacit_secure_input_count(s);
+    uint32_t n = tacit_secure_input_count(t->s);
     tacit_port port;
-    *out = ARENA_ARRAY(memory, n + 1u, tacit_tensor);
-    if (!*out || tacit_secure_input(s, 0, &port) != TACIT_OK)
-        return cli_fail("secure query", "out of memory");
-    int code = name_inputs("secure query", port.name, items);
+    *out = ARENA_ARRAY(&t->job.memory, n + 1u, tacit_tensor);
+    if (!*out || tacit_secure_input(t->s, 0, &port) != TACIT_OK)
+        return cli_fail(t->command, "out of memory");
+    int code = name_inputs(t->command, port.name, &t->items);
     for (uint32_t i = 0; i < n && code < 0; i++) {
         const char *file = NULL;
-        if (tacit_secure_input(s, i, &port) != TACIT_OK)
-            return cli_fail("secure query", "input %u cannot be read", i);
-        for (uint32_t k = 0; k < items->count; k++)
-            if (strncmp(items->items[k], port.name, strlen(port.name)) == 0 &&
-                items->items[k][strlen(port.name)] == '=')
-                file = items->items[k] + strlen(port.name) + 1;
+        if (tacit_secure_input(t->s, i, &port) != TACIT_OK)
+            return cli_fail(t->command, "input %u cannot be read", i);
+        for (uint32_t k = 0; k < t->items.count; k++)
+            if (strncmp(t->items.items[k], port.name, strlen(port.name)) == 0 &&
+                t->items.items[k][strlen(port.name)] == '=')
+                file = t->items.items[k] + strlen(port.name) + 1;
         if (!file)
-            return cli_usage_error("secure query", "input '%s' is not given", port.name);
-        ir_tensor t;
-        tacit_error err = {TACIT_OK, ""};
-        if (cli_load_npy(file, memory, &t, &err) != TACIT_OK)
-            return cli_fail("secure query", "%s", err.message);
+            return cli_usage_error(t->command, "input '%s' is not given", port.name);
+        ir_tensor x;
+        if (cli_load_npy(file, &t->job.memory, &x, &t->err) != TACIT_OK)
+            return fails(t);
         (*out)[i] = (tacit_tensor){.name = port.name,
-                                   .dtype = t.dtype,
-                                   .rank = t.shape.rank,
-                                   .data = t.data,
-                                   .bytes = t.bytes};
-        memcpy((*out)[i].dims, t.shape.dims, sizeof(*out)[i].dims);
+                                   .dtype = x.dtype,
+                                   .rank = x.shape.rank,
+                                   .data = x.data,
+                                   .bytes = x.bytes};
+        memcpy((*out)[i].dims, x.shape.dims, sizeof(*out)[i].dims);
     }
     return code;
 }
 
-static int sub_query(int argc, char **argv)
+static int do_query(task *t)
 {
-    const char *path = NULL, *dir = NULL;
-    tacit_secure_peer peer = {0};
-    cli_list items = {0};
-    int64_t timeout = 0;
-    bool predictable = false;
-    const cli_option options[] = {
-        PEER_OPTIONS(&peer, &timeout, &predictable),
-        {"--connect", CLI_STRING, &peer.address, "HOST:PORT", "the server; required"},
-        {"--input", CLI_LIST, &items, "[NAME=]FILE.npy", "an input; repeatable"},
-        {"--output", CLI_STRING, &dir, "DIR", "write DIR/NAME.npy"},
-    };
-    const cli_usage usage = {"secure query",
-                             "arch.tacit --key c.key --connect HOST:PORT --cert DIR --input x.npy",
-                             "Asks a server without showing it the input.",
-                             options,
-                             CLI_COUNT(options),
-                             1,
-                             1};
-    int code = cli_parse(&usage, argc, argv, &path, NULL);
+    tacit_tensor *in = NULL, *out = secure_outputs(t->s, &t->job.memory);
+    uint32_t n = tacit_secure_output_count(t->s);
+    tacit_secure_report report;
+    int code = out ? read_inputs(t, &in) : cli_fail(t->command, "out of memory");
     if (code >= 0)
         return code;
-    peer.timeout_ms = (int)timeout;
-    peer.accept_predictable = predictable;
-    arena memory;
-    arena_init(&memory, NULL);
-    tacit_secure *s = NULL;
-    tacit_error err = {TACIT_OK, ""};
-    tacit_tensor *in = NULL, *out = NULL;
-    tacit_secure_report report;
-    if (tacit_secure_load(path, &s, &err) != TACIT_OK)
-        code = cli_fail("secure query", "%s", err.message);
-    if (code < 0)
-        code = read_inputs(s, &items, &memory, &in);
-    if (code < 0 && !(out = secure_outputs(s, &memory)))
-        code = cli_fail("secure query", "out of memory");
-    if (code < 0 && tacit_secure_query(s, &peer, in, tacit_secure_input_count(s), out,
-                                       tacit_secure_output_count(s), &report, &err) != TACIT_OK)
-        code = cli_fail("secure query", "%s", err.message);
-    for (uint32_t i = 0; code < 0 && i < tacit_secure_output_count(s); i++)
+    if (tacit_secure_query(t->s, &t->peer, in, tacit_secure_input_count(t->s), out, n, &report,
+                           &t->err) != TACIT_OK)
+        return fails(t);
+    for (uint32_t i = 0; i < n; i++)
         print_tensor(&out[i]);
-    if (code < 0)
-        print_report(&report);
-    if (code < 0 && dir)
-        code = write_tensors("secure query", dir, out, tacit_secure_output_count(s));
-    tacit_secure_free(s);
-    arena_free(&memory);
-    return code < 0 ? CLI_OK : code;
+    print_report(&report);
+    return t->dir ? write_tensors(t->command, t->dir, out, n) : -1;
+}
+
+static int sub_query(int argc, char **argv)
+{
+    task t = {.described = true, .check = peer_given, .work = do_query};
+    const cli_option options[] = {
+        PEER_OPTIONS(&t),
+        {"--connect", CLI_STRING, &t.peer.address, "HOST:PORT", "the server; required"},
+        {"--input", CLI_LIST, &t.items, "[NAME=]FILE.npy", "an input; repeatable"},
+        {"--output", CLI_STRING, &t.dir, "DIR", "write DIR/NAME.npy"},
+    };
+    const cli_usage usage =
+        USAGE("secure query", "arch.tacit --key c.key --connect HOST:PORT --cert DIR --input x.npy",
+              "Asks a server without showing it the input.", options);
+    return perform(&t, &usage, argc, argv);
 }
 
 static int sub_certs(int argc, char **argv)
