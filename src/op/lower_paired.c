@@ -15,12 +15,12 @@ bool op_paired_can(const op_lower *c, const op_product *p)
     return p->batch == 1 && p->g.m > 0 && p->g.n > 0 && !c->batch_invariant && !c->plain_sums;
 }
 
-/* Where it was measured to be faster: a few register tiles of rows share what is made of B, and a
- * few panels what is made of A. */
+/* Where it was measured to be faster: enough rows share what is read of B, and enough panels what
+ * is made of A. */
 bool op_paired_suits(const op_lower *c, const op_product *p)
 {
-    return c->cpu.adds_beside_fma && c->cpu.isa == CPU_AVX512 && p->g.m >= 14 && p->g.n >= 96 &&
-           p->g.k >= 128;
+    return c->cpu.adds_beside_fma && c->cpu.isa == CPU_AVX512 && p->g.m >= 5 && p->g.n >= 96 &&
+           p->g.k >= 64;
 }
 
 /* Rows as many as may be scaled at a time with K in blocks of DEPTH, about equal; then columns so
