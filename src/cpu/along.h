@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Running sums and products, and the largest elements in order, along an axis of f32. Element
- * (o, l, i) lies at (o·length + l)·inner + i. */
+ * Running sums and products, the largest elements in order, and sums of neighbours, along an axis
+ * of f32. Element (o, l, i) lies at (o·length + l)·inner + i. */
 #ifndef CPU_ALONG_H
 #define CPU_ALONG_H
 
@@ -31,5 +31,18 @@ typedef struct cpu_top_k_args {
 } cpu_top_k_args;
 
 CPU_DECLARE(cpu_top_k_f32);
+
+/* y = x / (bias + alpha·Σ x²)^beta over `below` and `above` neighbours along the axis. x may be y.
+ * Tile t: strip t % strips of CPU_LRN_STRIP neighbours of outer run t / strips. */
+enum { CPU_LRN_STRIP = 64, CPU_LRN_SIZE = 32 };
+typedef struct cpu_lrn_args {
+    const float *x;
+    float *y;
+    int64_t outer, length, inner, strips;
+    int64_t below, above; /* below + above < CPU_LRN_SIZE */
+    float alpha, beta, bias;
+} cpu_lrn_args;
+
+CPU_DECLARE(cpu_lrn_f32);
 
 #endif

@@ -92,7 +92,7 @@ static tacit_status int_conv_eval(op_eval *c)
 const op_def op_rows_int_conv[] = {
     {.name = "IntConv",
      .domain = "tacit",
-     .min_in = 5,
+     .min_in = 3,
      .max_in = 9,
      .min_out = 1,
      .max_out = 1,

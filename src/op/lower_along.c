@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * CumSum, CumProd and TopK (cpu/along.h). */
+ * CumSum, CumProd, TopK and LRN (cpu/along.h). */
 #include <string.h>
 
 #include "cpu/along.h"
@@ -91,5 +91,40 @@ tacit_status op_lower_top_k(op_lower *c)
     TRY(op_lower_out_tiled(c, offsetof(cpu_top_k_args, indices), 1, found * sizeof(int64_t),
                            found * sizeof(int64_t)));
     op_lower_cost(c, (double)ir_shape_size(x), op_lower_bytes(&c->in[0]));
+    return TACIT_OK;
+}
+
+tacit_status op_lower_lrn(op_lower *c)
+{
+    const ir_shape *x = &c->in[0].type.shape;
+    int64_t size = ir_attr_int(c->node, "size", 1);
+    double alpha = ir_attr_float(c->node, "alpha", 1e-4), bias = ir_attr_float(c->node, "bias", 1);
+    /* A base that may be negative, or 0, has powers that exp and log do not make. */
+    if (c->in[0].type.dtype != TACIT_F32 || size > CPU_LRN_SIZE || alpha < 0 || !(bias > 0))
+        return OP_LOWER_NO_KERNEL;
+    if (ir_shape_size(x) == 0)
+        return TACIT_OK;
+    cpu_lrn_args p = {.length = x->dims[1],
+                      .below = (size - 1) / 2,
+                      .alpha = (float)(alpha / (double)size),
+                      .beta = (float)ir_attr_float(c->node, "beta", 0.75),
+                      .bias = (float)bias};
+    split_axis(x, 1, &p.outer, &p.inner);
+    p.above = size - 1 - p.below;
+    p.strips = (p.inner + CPU_LRN_STRIP - 1) / CPU_LRN_STRIP;
+    if (p.outer * p.strips > INT32_MAX)
+        return OP_LOWER_NO_KERNEL;
+    cpu_lrn_args *a =
+        op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, lrn_f32), CPU_PICK(c->cpu.isa, cpu_lrn_f32),
+                       sizeof *a, (uint32_t)(p.outer * p.strips));
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = p;
+    TRY(op_lower_in(c, offsetof(cpu_lrn_args, x), 0));
+    TRY(op_lower_out(c, offsetof(cpu_lrn_args, y), 0));
+    op_lower_cost(c, (double)ir_shape_size(x) * (double)(size + 40),
+                  2 * op_lower_bytes(&c->out[0]));
+    op_lower_note(c, "lrn_f32_%s: %d positions at a time, channel by channel",
+                  cpu_isa_name(c->cpu.isa), (int)CPU_LRN_STRIP);
     return TACIT_OK;
 }

@@ -154,8 +154,8 @@ static tacit_status emit_scatter(op_lower *c, cpu_scatter_args *s, const lanes *
     TRY(bind_places(c, offsetof(cpu_scatter_args, where), index, faults));
     TRY(op_lower_out(c, offsetof(cpu_scatter_args, to), 0));
     op_lower_cost(c, 0, 3 * op_lower_bytes(&c->in[updates]) + op_lower_bytes(&c->in[index]));
-    op_lower_note(c, "scatter into %lld places that cannot meet, %lld entries each",
-                  (long long)(s->nd.units * s->nd.piece), (long long)s->n);
+    op_lower_note(c, "scatter of %lld entries at each of the places that cannot meet",
+                  (long long)s->n);
     return TACIT_OK;
 }
 

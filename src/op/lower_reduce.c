@@ -136,6 +136,8 @@ tacit_status op_lower_argmax(op_lower *c)
     if (all == 0)
         return TACIT_OK;
     p.tile = 32768 / p.length < 1 ? 1 : 32768 / p.length;
+    if (p.inner > 1 && p.tile < 64)
+        p.tile = 64; /* of results that lie side by side */
     p.smallest = strcmp(c->node->type, "ArgMin") == 0;
     p.last = ir_attr_int(c->node, "select_last_index", 0) != 0;
     int64_t tiles = (all + p.tile - 1) / p.tile;

@@ -82,6 +82,7 @@ tacit_status op_lower_argmax(op_lower *c);
 /* lower_along.c */
 tacit_status op_lower_cumulate(op_lower *c); /* CumSum, CumProd */
 tacit_status op_lower_top_k(op_lower *c);
+tacit_status op_lower_lrn(op_lower *c);
 
 /* lower_adam.c */
 tacit_status op_lower_adam(op_lower *c);
@@ -119,6 +120,9 @@ tacit_status op_lower_attention(op_lower *c);        /* tacit.Attention */
 tacit_status op_lower_cached_attention(op_lower *c); /* tacit.CachedAttention */
 bool op_accepts_cached_attention(const ir_node *node, uint32_t in, const op_operand *view);
 bool op_accepts_attention(const ir_node *node, uint32_t in, const op_operand *view);
+
+/* lower_resize.c */
+tacit_status op_lower_resize(op_lower *c); /* Resize, Upsample */
 
 /* lower_rnn.c */
 tacit_status op_lower_rnn(op_lower *c); /* RNN, GRU, LSTM */

@@ -264,6 +264,6 @@ const op_def op_rows_norm_other[] = {
     ROW("LpNormalization", axis_infer, lp_norm_eval, NULL, NULL, .vjp = op_vjp_lp_norm,
         .batch = op_batch_axis),
     ROW("MeanVarianceNormalization", mvn_infer, mvn_eval, mvn_decompose, NULL),
-    ROW("LRN", lrn_infer, lrn_eval, NULL, NULL, .spell = op_spell_lrn),
+    ROW("LRN", lrn_infer, lrn_eval, NULL, op_lower_lrn, .spell = op_spell_lrn),
     {0},
 };

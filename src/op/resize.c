@@ -5,29 +5,19 @@
 
 #include "op/build.h"
 #include "op/elementwise.h"
+#include "op/resize.h"
 #include "op/values.h"
 #include "op/vjp.h"
 
-typedef enum filter { FILTER_NEAREST, FILTER_LINEAR, FILTER_CUBIC } filter;
-
-typedef struct resize {
-    filter kind;
-    const char *coordinates, *nearest;
-    bool antialias, exclude_outside;
-    double cubic_a, extrapolation;
-    double scale[IR_MAX_RANK], roi_start[IR_MAX_RANK], roi_end[IR_MAX_RANK];
-    ir_shape y;
-} resize;
-
-static tacit_status read_modes(const ir_node *node, bool upsample, resize *r, tacit_error *err)
+static tacit_status read_modes(const ir_node *node, bool upsample, op_resize *r, tacit_error *err)
 {
     const char *mode = ir_attr_string(node, "mode", "nearest");
     if (strcmp(mode, "nearest") == 0)
-        r->kind = FILTER_NEAREST;
+        r->kind = OP_FILTER_NEAREST;
     else if (strcmp(mode, "linear") == 0 || strcmp(mode, "bilinear") == 0)
-        r->kind = FILTER_LINEAR;
+        r->kind = OP_FILTER_LINEAR;
     else if (strcmp(mode, "cubic") == 0)
-        r->kind = FILTER_CUBIC;
+        r->kind = OP_FILTER_CUBIC;
     else
         return error_set(err, TACIT_ERR_VALUE, "unknown mode '%s'", mode);
     r->coordinates = upsample
@@ -59,7 +49,7 @@ static tacit_status read_axes(const ir_node *node, int32_t rank, int32_t *axes, 
 
 /* Output size from wanted sizes and the aspect policy. */
 static void apply_sizes(const ir_node *node, const ir_shape *x, const int32_t *axes, uint32_t n,
-                        const ir_tensor *sizes, resize *r)
+                        const ir_tensor *sizes, op_resize *r)
 {
     const char *policy = ir_attr_string(node, "keep_aspect_ratio_policy", "stretch");
     bool larger = strcmp(policy, "not_smaller") == 0, smaller = strcmp(policy, "not_larger") == 0;
@@ -78,9 +68,9 @@ static void apply_sizes(const ir_node *node, const ir_shape *x, const int32_t *a
 }
 
 /* Inputs: roi, scales, sizes where known; false when the shape needs one that is not. */
-static tacit_status resize_read(const ir_node *node, const ir_shape *x, const ir_tensor *roi,
-                                const ir_tensor *scales, const ir_tensor *sizes, bool upsample,
-                                resize *r, tacit_error *err)
+tacit_status op_resize_read(const ir_node *node, const ir_shape *x, const ir_tensor *roi,
+                            const ir_tensor *scales, const ir_tensor *sizes, bool upsample,
+                            op_resize *r, tacit_error *err)
 {
     int32_t axes[IR_MAX_RANK];
     uint32_t n;
@@ -140,7 +130,7 @@ static tacit_status resize_infer(op_infer *c)
     bool by_size = !upsample && wanted(c, 3), by_scale = wanted(c, scales);
     const char *mode = ir_attr_string(c->node, "coordinate_transformation_mode", "half_pixel");
     bool crop = !upsample && strcmp(mode, "tf_crop_and_resize") == 0 && wanted(c, 1);
-    resize r;
+    op_resize r;
     if (strcmp(ir_attr_string(c->node, "mode", "nearest"), "nearest") != 0)
         TRY(op_check_class(c, 0, OP_REAL)); /* the others compute */
     if (by_size == by_scale)
@@ -148,8 +138,8 @@ static tacit_status resize_infer(op_infer *c)
     const ir_tensor *used = op_in_value(c, by_size ? 3 : scales);
     const ir_tensor *roi = crop ? op_in_value(c, 1) : NULL;
     if (used && (!crop || roi || by_size)) {
-        TRY(resize_read(c->node, &c->in[0]->shape, roi, by_size ? NULL : used,
-                        by_size ? used : NULL, upsample, &r, c->err));
+        TRY(op_resize_read(c->node, &c->in[0]->shape, roi, by_size ? NULL : used,
+                           by_size ? used : NULL, upsample, &r, c->err));
     } else {
         r.y = c->in[0]->shape;
         for (int32_t i = 0; i < r.y.rank; i++)
@@ -160,7 +150,7 @@ static tacit_status resize_infer(op_infer *c)
 }
 
 /* Source coordinate of output position `at` on axis `d`. */
-static double source_of(const resize *r, int32_t d, int64_t at, int64_t in, int64_t out)
+static double source_of(const op_resize *r, int32_t d, int64_t at, int64_t in, int64_t out)
 {
     const char *m = r->coordinates;
     double x = (double)at, n = (double)in, scale = r->scale[d], length = scale * n;
@@ -180,7 +170,7 @@ static double source_of(const resize *r, int32_t d, int64_t at, int64_t in, int6
     return (x + 0.5) / scale - 0.5;
 }
 
-static int64_t nearest_of(const resize *r, double x)
+static int64_t nearest_of(const op_resize *r, double x)
 {
     if (strcmp(r->nearest, "round_prefer_ceil") == 0)
         return (int64_t)floor(x + 0.5);
@@ -191,10 +181,10 @@ static int64_t nearest_of(const resize *r, double x)
     return (int64_t)ceil(x - 0.5);
 }
 
-static double kernel_at(const resize *r, double x)
+static double kernel_at(const op_resize *r, double x)
 {
     double t = fabs(x), a = r->cubic_a;
-    if (r->kind == FILTER_LINEAR)
+    if (r->kind == OP_FILTER_LINEAR)
         return t < 1 ? 1 - t : 0;
     if (t <= 1)
         return ((a + 2) * t - (a + 3)) * t * t + 1;
@@ -207,13 +197,13 @@ static int64_t clamped(int64_t i, int64_t n)
 }
 
 /* One line of an axis: in[] (step apart) at source coordinate x. */
-static double sample_line(const resize *r, int32_t d, const double *line, int64_t step, int64_t n,
-                          double x)
+static double sample_line(const op_resize *r, int32_t d, const double *line, int64_t step,
+                          int64_t n, double x)
 {
-    if (r->kind == FILTER_NEAREST)
+    if (r->kind == OP_FILTER_NEAREST)
         return line[clamped(nearest_of(r, x), n) * step];
     double shrink = r->antialias && r->scale[d] < 1 ? r->scale[d] : 1;
-    double reach = (r->kind == FILTER_LINEAR ? 1 : 2) / shrink, sum = 0, total = 0;
+    double reach = (r->kind == OP_FILTER_LINEAR ? 1 : 2) / shrink, sum = 0, total = 0;
     for (int64_t i = (int64_t)floor(x - reach); i <= (int64_t)ceil(x + reach); i++) {
         double w = kernel_at(r, ((double)i - x) * shrink);
         if (w == 0 || (r->exclude_outside && (i < 0 || i >= n)))
@@ -225,8 +215,38 @@ static double sample_line(const resize *r, int32_t d, const double *line, int64_
     return r->exclude_outside || shrink < 1 ? sum / total : sum;
 }
 
+int32_t op_resize_taps(const op_resize *r, int32_t d, int64_t at, int64_t in, int32_t most,
+                       int32_t *index, float *weight)
+{
+    double x = source_of(r, d, at, in, r->y.dims[d]), total = 0, weights[64];
+    int32_t n = 0;
+    if (!(fabs(x) < 1e15) || in > INT32_MAX)
+        return -1;
+    if (r->kind == OP_FILTER_NEAREST) {
+        index[0] = (int32_t)clamped(nearest_of(r, x), in);
+        weight[0] = 1;
+        return 1;
+    }
+    double shrink = r->antialias && r->scale[d] < 1 ? r->scale[d] : 1;
+    double reach = (r->kind == OP_FILTER_LINEAR ? 1 : 2) / shrink;
+    for (int64_t i = (int64_t)floor(x - reach); i <= (int64_t)ceil(x + reach); i++) {
+        double w = kernel_at(r, ((double)i - x) * shrink);
+        if (w == 0 || (r->exclude_outside && (i < 0 || i >= in)))
+            continue;
+        if (n == most || n == 64)
+            return -1;
+        index[n] = (int32_t)clamped(i, in);
+        weights[n++] = w;
+        total += w;
+    }
+    bool normal = r->exclude_outside || shrink < 1;
+    for (int32_t i = 0; i < n; i++)
+        weight[i] = (float)(normal ? weights[i] / total : weights[i]);
+    return n > 0 ? n : -1;
+}
+
 /* Resizes axis `d` of x (shape s, updated) into fresh memory. */
-static tacit_status resize_axis(op_eval *c, const resize *r, int32_t d, ir_shape *s, double **x)
+static tacit_status resize_axis(op_eval *c, const op_resize *r, int32_t d, ir_shape *s, double **x)
 {
     int64_t in = s->dims[d], out = r->y.dims[d], outer = 1, inner = 1;
     for (int32_t i = 0; i < d; i++)
@@ -250,7 +270,7 @@ static tacit_status resize_axis(op_eval *c, const resize *r, int32_t d, ir_shape
 }
 
 /* Positions whose source lies outside the image take the extrapolation value. */
-static void extrapolate(const resize *r, const ir_shape *x, double *y)
+static void extrapolate(const op_resize *r, const ir_shape *x, double *y)
 {
     int64_t strides[IR_MAX_RANK], count = ir_shape_size(&r->y);
     ir_shape_strides(&r->y, strides);
@@ -272,9 +292,9 @@ static tacit_status resize_eval(op_eval *c)
     const ir_tensor *roi = upsample ? NULL : filled(op_in(c, 1));
     const ir_tensor *scales = filled(op_in(c, upsample ? 1 : 2));
     const ir_tensor *sizes = upsample ? NULL : filled(op_in(c, 3));
-    resize r;
+    op_resize r;
     double *v;
-    TRY(resize_read(c->node, &x->shape, roi, scales, sizes, upsample, &r, c->err));
+    TRY(op_resize_read(c->node, &x->shape, roi, scales, sizes, upsample, &r, c->err));
     if (!op_out(c, 0)->data)
         TRY(op_eval_alloc(c, 0, x->dtype, &r.y));
     TRY(op_input_f64(c, 0, &v));
@@ -313,15 +333,15 @@ static ir_value *axis_weights(ir_graph *g, tacit_dtype dtype, int32_t behind, in
 }
 
 /* Axis `d` of x, which is `in` long: the nearest entry, or two neighbours and their weights. */
-static ir_value *spell_axis(ir_graph *g, const resize *r, tacit_dtype dtype, int32_t d, int64_t in,
-                            ir_value *x)
+static ir_value *spell_axis(ir_graph *g, const op_resize *r, tacit_dtype dtype, int32_t d,
+                            int64_t in, ir_value *x)
 {
     int64_t out = r->y.dims[d];
     int64_t *low = ARENA_ARRAY(g->memory, 2 * out + 1, int64_t), *high = low ? low + out : NULL;
     double *weights = ARENA_ARRAY(g->memory, out + 1, double);
     for (int64_t o = 0; low && weights && o < out; o++) {
         double at = source_of(r, d, o, in, out);
-        if (r->kind == FILTER_NEAREST) {
+        if (r->kind == OP_FILTER_NEAREST) {
             low[o] = clamped(nearest_of(r, at), in);
             continue;
         }
@@ -332,7 +352,7 @@ static ir_value *spell_axis(ir_graph *g, const resize *r, tacit_dtype dtype, int
     if (!low || !weights)
         return NULL;
     ir_value *first = gathered(g, x, d, out, low);
-    if (r->kind == FILTER_NEAREST)
+    if (r->kind == OP_FILTER_NEAREST)
         return first;
     int32_t behind = r->y.rank - 1 - d;
     first = op_build2(g, "Mul", first, axis_weights(g, dtype, behind, out, weights, false));
@@ -350,11 +370,11 @@ static tacit_status resize_decompose(ir_graph *g, ir_node *node, tacit_error *er
         if (node->inputs[i] && !ir_value_known(node->inputs[i]))
             return error_set(err, TACIT_ERR_UNSUPPORTED, "sizes are not known");
     }
-    resize r;
-    TRY(resize_read(node, &x->type.shape, NULL, known[2], known[3], false, &r, err));
+    op_resize r;
+    TRY(op_resize_read(node, &x->type.shape, NULL, known[2], known[3], false, &r, err));
     const char *crop = "tf_crop_and_resize";
-    bool plain = (r.kind == FILTER_NEAREST ||
-                  (r.kind == FILTER_LINEAR && ir_dtype_is_float(x->type.dtype))) &&
+    bool plain = (r.kind == OP_FILTER_NEAREST ||
+                  (r.kind == OP_FILTER_LINEAR && ir_dtype_is_float(x->type.dtype))) &&
                  !r.exclude_outside && strcmp(r.coordinates, crop) != 0;
     for (int32_t d = 0; d < r.y.rank; d++) {
         plain &= !r.antialias || r.scale[d] >= 1;
@@ -382,6 +402,7 @@ const op_def op_rows_resize[] = {
      .max_out = 1,
      .infer = resize_infer,
      .eval = resize_eval,
+     .lower = op_lower_resize,
      .decompose = resize_decompose,
      .vjp = op_vjp_resize},
     {.name = "Upsample",
@@ -391,6 +412,7 @@ const op_def op_rows_resize[] = {
      .max_out = 1,
      .infer = resize_infer,
      .eval = resize_eval,
+     .lower = op_lower_resize,
      .spell = op_spell_upsample},
     {0},
 };

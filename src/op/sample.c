@@ -272,13 +272,17 @@ typedef struct roi_bins {
     bool max;
 } roi_bins;
 
-/* Bilinear pieces at (y, x): for max the largest weighted corner, else the sum is built from them.
- */
-static void roi_corners(const roi_bins *b, const double *plane, double y, double x, double out[4])
+/* The four pixels around a sample and their weights; all weights 0: outside. */
+typedef struct roi_tap {
+    int64_t at[4];
+    double weight[4];
+} roi_tap;
+
+static roi_tap roi_corners(const roi_bins *b, double y, double x)
 {
-    memset(out, 0, 4 * sizeof *out);
+    roi_tap t = {0};
     if (!(y >= -1 && y <= (double)b->h && x >= -1 && x <= (double)b->w))
-        return;
+        return t;
     y = y < 0 ? 0 : y;
     x = x < 0 ? 0 : x;
     int64_t y0 = (int64_t)y, x0 = (int64_t)x, y1 = y0 + 1, x1 = x0 + 1;
@@ -291,24 +295,33 @@ static void roi_corners(const roi_bins *b, const double *plane, double y, double
         x = (double)x0;
     }
     double fy = y - (double)y0, fx = x - (double)x0;
-    out[0] = (1 - fy) * (1 - fx) * plane[y0 * b->w + x0];
-    out[1] = (1 - fy) * fx * plane[y0 * b->w + x1];
-    out[2] = fy * (1 - fx) * plane[y1 * b->w + x0];
-    out[3] = fy * fx * plane[y1 * b->w + x1];
+    return (roi_tap){.at = {y0 * b->w + x0, y0 * b->w + x1, y1 * b->w + x0, y1 * b->w + x1},
+                     .weight = {(1 - fy) * (1 - fx), (1 - fy) * fx, fy * (1 - fx), fy * fx}};
 }
 
-static double roi_bin(const roi_bins *b, const double *plane, int64_t i, int64_t j)
+/* Bin (i, j) of every channel, `out_step` apart: the mean of the samples, or the largest weighted
+ * corner of any. */
+static void roi_bin(const roi_bins *b, const double *image, int64_t channels, int64_t i, int64_t j,
+                    double *out, int64_t out_step)
 {
-    double sum = 0, top = -INFINITY;
-    for (int64_t iy = 0; iy < b->ny; iy++)
-        for (int64_t ix = 0; ix < b->nx; ix++) {
-            double y = b->y0 + ((double)i + ((double)iy + 0.5) / (double)b->ny) * b->bin_h;
-            double x = b->x0 + ((double)j + ((double)ix + 0.5) / (double)b->nx) * b->bin_w, v[4];
-            roi_corners(b, plane, y, x, v);
-            sum += v[0] + v[1] + v[2] + v[3];
-            top = fmax(top, fmax(fmax(v[0], v[1]), fmax(v[2], v[3])));
+    for (int64_t ch = 0; ch < channels; ch++)
+        out[ch * out_step] = b->max ? -INFINITY : 0;
+    for (int64_t k = 0; k < b->ny * b->nx; k++) {
+        double row = ((double)(k / b->nx) + 0.5) / (double)b->ny;
+        double column = ((double)(k % b->nx) + 0.5) / (double)b->nx;
+        roi_tap t = roi_corners(b, b->y0 + ((double)i + row) * b->bin_h,
+                                b->x0 + ((double)j + column) * b->bin_w);
+        const double *plane = image;
+        for (int64_t ch = 0; ch < channels; ch++, plane += b->h * b->w) {
+            double *to = out + ch * out_step, v[4];
+            for (int n = 0; n < 4; n++)
+                v[n] = t.weight[n] * plane[t.at[n]];
+            *to = b->max ? fmax(*to, fmax(fmax(v[0], v[1]), fmax(v[2], v[3])))
+                         : *to + (v[0] + v[1] + v[2] + v[3]);
         }
-    return b->max ? top : sum / (double)(b->ny * b->nx);
+    }
+    for (int64_t ch = 0; !b->max && ch < channels; ch++)
+        out[ch * out_step] /= (double)(b->ny * b->nx);
 }
 
 static tacit_status roi_eval(op_eval *c)
@@ -342,12 +355,10 @@ static tacit_status roi_eval(op_eval *c)
         b.nx = ratio > 0 ? ratio : (int64_t)ceil(b.bin_w);
         b.ny = b.ny < 1 ? 1 : b.ny;
         b.nx = b.nx < 1 ? 1 : b.nx;
-        for (int64_t k = 0; k < s->dims[1] * b.out_h * b.out_w; k++) {
-            int64_t ch = k / (b.out_h * b.out_w);
-            y[r * s->dims[1] * b.out_h * b.out_w + k] =
-                roi_bin(&b, x + (batch[r] * s->dims[1] + ch) * b.h * b.w, k / b.out_w % b.out_h,
-                        k % b.out_w);
-        }
+        int64_t bins = b.out_h * b.out_w, channels = s->dims[1];
+        for (int64_t k = 0; k < bins; k++)
+            roi_bin(&b, x + batch[r] * channels * b.h * b.w, channels, k / b.out_w, k % b.out_w,
+                    y + r * channels * bins + k, bins);
     }
     op_output_f64(c, 0, y);
     return TACIT_OK;

@@ -157,10 +157,10 @@ static const recipe recipes[] = {
      "u8[m,k] T[k,n] f32[]> ?u8[] f32[]> ?T[] ?f32[n] || T[b,m,k] T[k,n]! f32[]> ?T[] f32[n]> "
      "?T[n]"},
     {"tacit", "IntConv", 1,
-     "T[n,C,h+2,w+2] T[M,C,2,2]! f32[]> ?T[] f32[M]> ?T[M] ?f32[M] .activation=none|relu || "
-     "u8[n,2C,h+3,w+3] T[2M,C,3,3]! f32[]> ?u8[] f32[]> ?T[] ?f32[2M] f32[]> T[] .group=2 "
-     ".pads=(1,1,1,1) .strides=(1,1)|(2,2) || T[n,C,h+2,w+2] T[C,1,3,3]! f32[]> T[] f32[C]> T[C] "
-     "f32[C] f32[]> T[] .group={C} .pads=(1,0,1,1) .activation=none|relu"},
+     "T[n,C,h+2,w+2] T[M,C,2,2]! f32[]> ?T[] f32[M]!> ?T[M]! ?f32[M]! .activation=none|relu || "
+     "u8[n,2C,h+3,w+3] T[2M,C,3,3]! f32[]> ?u8[] f32[]!> ?T[]! ?f32[2M]! f32[]!> T[]! .group=2 "
+     ".pads=(1,1,1,1) .strides=(1,1)|(2,2) || T[n,C,h+2,w+2] T[C,1,3,3]! f32[]> T[] f32[C]!> "
+     "T[C]! f32[C]! f32[]!> T[]! .group={C} .pads=(1,0,1,1) .activation=none|relu"},
     {"tacit", "QConv", 1,
      "i8[n,C,h+2,w+2] i8[M,C,2,2] ?i32[M] .multiplier=0.05 .x_zero=1 .y_zero=-3"},
     {"tacit", "FakeQuantize", 1, "T* .bits=8|4|2 #1 || T[C,d] .bits=8 .axis=0 #1"},
@@ -295,11 +295,13 @@ static const recipe recipes[] = {
      "T* f32|f16[]> ?T[] || T[a,B] f32[B]> ?T[B] .axis=1 || T[a,4] f32[a,2]> ?T[a,2] "
      ".axis=1 .block_size=2"},
     {"", "DynamicQuantizeLinear", 11, "T*"},
-    {"", "QLinearMatMul", 10, "T[m,k] f32[]> T[] T[k,n] f32[]> T[] f32[]> T[]"},
+    {"", "QLinearMatMul", 10,
+     "T[m,k] f32[]> T[] T[k,n] f32[]> T[] f32[]> T[] || T[m,k] f32[]> T[] T[k,n] f32[]!> T[]! "
+     "f32[]!> T[]!"},
     {"", "QLinearConv", 10,
      "T[n,C,h+2,w+2] f32[]> T[] T[M,C,2,2] f32[]> T[] f32[]> T[] ?i32[M] || u8[n,C,h+2,w+2] f32[]> "
-     "u8[] T[M,C,3,3]! f32[M]>! T[M]! f32[]>! T[]! ?i32[M] .pads=(1,1,1,1) || T[n,C,h+2,w+2] "
-     "f32[]> T[] T[C,1,3,3]! f32[]>! T[]! f32[]>! T[]! ?i32[C] .group={C} .pads=(1,1,1,1)"},
+     "u8[] T[M,C,3,3]! f32[M]!> T[M]! f32[]!> T[]! ?i32[M]! .pads=(1,1,1,1) || T[n,C,h+2,w+2] "
+     "f32[]> T[] T[C,1,3,3]! f32[]!> T[]! f32[]!> T[]! ?i32[C]! .group={C} .pads=(1,1,1,1)"},
     {"", "RandomUniform", 1, ".dtype=%T .shape=(2,3) .seed=1.0"},
     {"", "RandomNormal", 1, ".dtype=%T .shape=(2,3) .seed=1.0"},
     {"", "RandomUniformLike", 1, "T* .seed=1.0 || T* .dtype=1 .seed=2.0"},

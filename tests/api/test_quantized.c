@@ -37,11 +37,11 @@ static void halves_fall_on_even_numbers(void **state)
 {
     (void)state;
     static const char graph[] = "in %x : i8[1,1,1,6]\n"
-                                "const %xs : f32[] = [0.5]\nconst %xz : i8[] = [0]\n"
+                                "const %xs : f32[] = [0.5]\n"
                                 "const %w : i8[1,1,1,1] = [1]\n"
                                 "const %ws : f32[] = [1.0]\nconst %wz : i8[] = [0]\n"
                                 "const %ys : f32[] = [1.0]\nconst %yz : i8[] = [0]\n"
-                                "%xf = DequantizeLinear(%x, %xs, %xz) @dx\n"
+                                "%xf = DequantizeLinear(%x, %xs) @dx\n"
                                 "%wf = DequantizeLinear(%w, %ws, %wz) @dw\n"
                                 "%c = Conv(%xf, %wf) @conv\n"
                                 "%y = QuantizeLinear(%c, %ys, %yz) @q\nout %y";

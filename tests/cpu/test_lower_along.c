@@ -71,12 +71,31 @@ static void what_is_left_to_the_evaluator(void **state)
     }
 }
 
+static void neighbours_of_channels(void **state)
+{
+    (void)state;
+    rng r = rng_seed(63);
+    for (int64_t size = 1; size <= 8; size++)
+        for (int k = 0; k < 3; k++) {
+            static const int64_t images[3][4] = {{2, 5, 1, 1}, {1, 20, 9, 17}, {3, 3, 8, 70}};
+            op_case c;
+            op_case_begin(&c, "", "LRN");
+            op_case_random(&c, &r, TACIT_F32, ir_shape_of(4, images[k]), -20, 20);
+            op_case_int(&c, "size", size);
+            op_case_float(&c, "alpha", 0.01);
+            op_case_float(&c, "bias", 1.5);
+            lower_check(&c, &r, 1, 0, 1e-5);
+            op_case_end(&c);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(running_sums_and_products),
         cmocka_unit_test(largest_in_order),
         cmocka_unit_test(what_is_left_to_the_evaluator),
+        cmocka_unit_test(neighbours_of_channels),
     };
     return cmocka_run_group_tests_name("lowering along an axis", tests, NULL, NULL);
 }

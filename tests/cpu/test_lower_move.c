@@ -237,6 +237,33 @@ static void rotary_embeddings(void **state)
     }
 }
 
+/* Every filter and way to place it, up and down, on one axis and on three. */
+static void resizes(void **state)
+{
+    (void)state;
+    static const char *const modes[] = {"nearest", "linear", "cubic"};
+    static const char *const places[] = {"half_pixel", "asymmetric", "align_corners",
+                                         "pytorch_half_pixel", "half_pixel_symmetric"};
+    static const int64_t sizes_to[][4] = {
+        {2, 3, 26, 34}, {2, 3, 7, 50}, {2, 3, 13, 9}, {2, 5, 20, 17}, {2, 3, 13, 17}};
+    rng r = rng_seed(45);
+    for (int t = 0; t < 3 * 5 * 5; t++)
+        for (int variant = 0; variant < 3; variant++) {
+            op_case c;
+            op_case_begin(&c, "", "Resize");
+            values(&c, &r, TACIT_F32, SHAPE(2, 3, 13, 17));
+            op_case_give(&c, NULL);
+            op_case_give(&c, NULL);
+            op_case_i64(&c, TACIT_I64, SHAPE(4), sizes_to[t / 15]);
+            op_case_string(&c, "mode", modes[t % 3]);
+            op_case_string(&c, "coordinate_transformation_mode", places[t / 3 % 5]);
+            if (t % 3 && variant)
+                op_case_int(&c, variant == 1 ? "antialias" : "exclude_outside", 1);
+            lower_check(&c, &r, 1, 8, 1e-5);
+            op_case_end(&c);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +275,7 @@ int main(void)
         cmocka_unit_test(global_pools_and_argmax),
         cmocka_unit_test(casts_of_integers),
         cmocka_unit_test(rotary_embeddings),
+        cmocka_unit_test(resizes),
     };
     return cmocka_run_group_tests_name("lowering of movers", tests, NULL, NULL);
 }
