@@ -54,6 +54,11 @@ class SessionOptions:
         self.log_severity_level = 2
         self.logid = ""
         self._entries: Dict[str, str] = {}
+        self._sizes: Dict[str, int] = {}
+
+    def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
+        """This symbol has that size in every run."""
+        self._sizes[name] = int(size)
 
     def add_session_config_entry(self, key: str, value: str) -> None:
         self._entries[key] = value
@@ -66,6 +71,13 @@ class RunOptions:
     def __init__(self) -> None:
         self.log_severity_level = 2
         self.logid = ""
+        self._entries: Dict[str, str] = {}
+
+    def add_run_config_entry(self, key: str, value: str) -> None:
+        self._entries[key] = value
+
+    def get_run_config_entry(self, key: str) -> str:
+        return self._entries[key]
 
 
 class NodeArg(NamedTuple):
@@ -74,8 +86,10 @@ class NodeArg(NamedTuple):
     type: str
 
 
-def _node_arg(port: Port) -> NodeArg:
-    shape = None if port.shape is None else list(port.shape)
+def _node_arg(port: Port, sizes: Dict[str, int]) -> NodeArg:
+    shape = None
+    if port.shape is not None:
+        shape = [sizes.get(d, d) if isinstance(d, str) else d for d in port.shape]
     tensor = f"tensor({_TYPES.get(port.dtype, port.dtype)})"
     kinds = {"sequence": f"seq({tensor})", "optional": f"optional({tensor})"}
     return NodeArg(port.name, shape, kinds.get(port.kind, tensor))
@@ -205,8 +219,12 @@ class InferenceSession:
         self._options = sess_options or SessionOptions()
         threads = int(self._options.intra_op_num_threads)
         off = self._options.graph_optimization_level == GraphOptimizationLevel.ORT_DISABLE_ALL
+        model = load(path_or_bytes)
+        sizes = self._options._sizes
+        self._sizes = {name: sizes[name] for name in model.symbols if name in sizes}
         self._runner = runner(
-            load(path_or_bytes),
+            model,
+            dims=self._sizes,
             exec="serial" if threads == 1 else "tasks",
             threads=max(threads, 0),
             disabled_passes=["all"] if off else [],
@@ -218,13 +236,19 @@ class InferenceSession:
             self._runner.profile()
 
     def get_inputs(self) -> List[NodeArg]:
-        return [_node_arg(p) for p in self._runner.inputs]
+        return [_node_arg(p, self._sizes) for p in self._runner.inputs]
 
     def get_outputs(self) -> List[NodeArg]:
-        return [_node_arg(p) for p in self._runner.outputs]
+        return [_node_arg(p, self._sizes) for p in self._runner.outputs]
+
+    def get_overridable_initializers(self) -> List[NodeArg]:
+        return []
 
     def get_providers(self) -> List[str]:
         return get_available_providers()
+
+    def get_provider_options(self) -> Dict[str, Dict[str, str]]:
+        return {name: {} for name in get_available_providers()}
 
     def get_session_options(self) -> SessionOptions:
         return self._options

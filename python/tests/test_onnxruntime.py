@@ -80,6 +80,29 @@ def test_run(ort, path, rng):
     assert y.shape == (2, 3) and total.shape == ()
 
 
+def test_fixed_sizes(ort, path, rng):
+    o = ort.SessionOptions()
+    o.add_free_dimension_override_by_name("batch", 2)
+    o.add_free_dimension_override_by_name("nothing", 3)
+    s = ort.InferenceSession(path, o, providers=["CPUExecutionProvider"])
+    assert s.get_inputs()[0].shape == [2, 4] and s.get_outputs()[0].shape == [2, 3]
+    assert s.get_overridable_initializers() == []
+    assert list(s.get_provider_options()) == ["CPUExecutionProvider"]
+    x = rng.random((2, 4), np.float32)
+    np.testing.assert_allclose(s.run(["y"], {"x": x})[0], expected(x)[0], rtol=1e-5)
+    with pytest.raises(Exception):
+        s.run(None, {"x": rng.random((3, 4), np.float32)})
+
+
+def test_default_threads_are_every_core(ort, path, rng):
+    s = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    assert s.get_session_options().intra_op_num_threads == 0
+    x = rng.random((64, 4), np.float32)
+    one = open_session(ort, path).run(None, {"x": x})
+    for a, b in zip(s.run(None, {"x": x}), one):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
 def test_bytes(ort, path, rng):
     x = rng.random((2, 4), np.float32)
     with open(path, "rb") as f:
