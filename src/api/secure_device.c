@@ -67,7 +67,8 @@ static tacit_status load_all(const device_job *j, sec_device *d, key_reader *mor
     return TACIT_OK;
 }
 
-tacit_status api_device_run(const device_job *j, uint64_t *prepared, tacit_error *err)
+tacit_status api_device_run(const device_job *j, uint64_t *prepared, uint64_t *done,
+                            tacit_error *err)
 {
     cuda_device *devices = calloc(j->count, sizeof *devices);
     key_reader *more = calloc(j->count, sizeof *more);
@@ -85,6 +86,7 @@ tacit_status api_device_run(const device_job *j, uint64_t *prepared, tacit_error
     *prepared = clock_ns();
     if (status == TACIT_OK)
         status = sec_device_run(d, j->run, j->link, j->inputs, j->outputs, err);
+    *done = clock_ns();
     sec_device_free(d);
     for (unsigned i = 1; i < j->count && devices && more; i++) {
         key_reader_close(&more[i]);

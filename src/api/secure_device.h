@@ -27,7 +27,8 @@ typedef struct device_job {
     const ir_tensor *const *inputs;
     ir_tensor *const *outputs;
 } device_job;
-/* *prepared: when keys and weights were in place. */
-tacit_status api_device_run(const device_job *j, uint64_t *prepared, tacit_error *err);
+/* *prepared: when keys and weights were in place; *done: when the results were there. */
+tacit_status api_device_run(const device_job *j, uint64_t *prepared, uint64_t *done,
+                            tacit_error *err);
 
 #endif

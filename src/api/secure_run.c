@@ -211,7 +211,7 @@ static tacit_status run_party(session *x, const ir_tensor *const *inputs, ir_ten
         p->mode.weights == SEC_SERVER ? cache_link(&x->cache, &link, x->known, x->tag) : link;
     tacit_status status = sec_weights_exchange(p, &party, &cached, &weights, err);
     cache_close(&x->cache, status == TACIT_OK);
-    uint64_t prepared = clock_ns();
+    uint64_t prepared = clock_ns(), done = 0;
     if (status == TACIT_OK && x->device.ops) {
         device_job job = {.program = p,
                           .party = &party,
@@ -225,12 +225,12 @@ static tacit_status run_party(session *x, const ir_tensor *const *inputs, ir_ten
                           .host_bytes = x->peer->host_bytes,
                           .inputs = inputs,
                           .outputs = outputs};
-        status = api_device_run(&job, &prepared, err);
+        status = api_device_run(&job, &prepared, &done, err);
     } else if (status == TACIT_OK) {
         status = sec_party_run(p, &party, x->run, &link, &weights, inputs, outputs, err);
     }
     x->prepare = prepared - before;
-    x->start = clock_ns() - prepared;
+    x->start = (done ? done : clock_ns()) - prepared;
     sec_weights_free(p, &weights);
     explicit_bzero(&party, sizeof party);
     return status;

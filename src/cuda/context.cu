@@ -117,6 +117,10 @@ static tacit_status do_copy(void *self, cuda_direction way, void *to, const void
     context *c = enter(self);
     if (!bytes)
         return TACIT_OK;
+    if (way == CUDA_FETCH) {
+        launch_fetch(c, to, from, bytes);
+        return launched(c, err);
+    }
     if (way == CUDA_TO_DEVICE_ASIDE)
         return checked(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, c->aside),
                        "copying", err);
@@ -139,6 +143,7 @@ static tacit_status do_clear(void *self, void *memory, size_t bytes, tacit_error
 static tacit_status do_keys(void *self, const uint32_t *words, tacit_error *err)
 {
     context *c = enter(self);
+    memcpy(c->roles, words, sizeof c->roles);
     return checked(cudaMemcpyAsync(c->keys, words, CUDA_KEY_WORDS * 4, cudaMemcpyHostToDevice,
                                    c->stream),
                    "copying keys", err);

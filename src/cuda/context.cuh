@@ -11,6 +11,7 @@ struct cuda_context {
     int ordinal, processors;
     cudaStream_t stream;
     uint32_t *keys;  /* CUDA_KEY_WORDS, then the 256 words of the AES table */
+    uint32_t roles[CUDA_SEED * 44]; /* the first of them, for kernels' parameters */
     uint64_t budget, held;
     cudaError_t failed; /* first failure of a launch, told by the next call that can */
     struct large *large; /* cuBLASLt and its memory, once needed */

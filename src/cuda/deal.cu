@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dealer's side of gates: a thread per element writes both keys.
 #include "cuda/elem_deal.h"
+#include "cuda/kinds.cuh"
 #include "cuda/shared.cuh"
 
 template <int KIND, int FORM>
@@ -15,47 +16,16 @@ __global__ void __launch_bounds__(KERNEL_THREADS, 2)
 
 typedef void (*deal_fn)(const cuda_gate, const cuda_io, const uint32_t *);
 
-static deal_fn deal_of(const cuda_gate *g)
+static deal_fn deal_of(unsigned kind, unsigned form)
 {
-#define PLAIN(kind)                                                                                \
-    case CUDA_##kind:                                                                              \
-        return deal_kernel<CUDA_##kind, 0>;
-#define BOTH(kind)                                                                                 \
-    case CUDA_##kind:                                                                              \
-        return g->form == CUDA_DIRECT ? deal_kernel<CUDA_##kind, CUDA_DIRECT>                      \
-                                      : deal_kernel<CUDA_##kind, CUDA_PLAIN>;
-#define ALL(kind)                                                                                  \
-    case CUDA_##kind:                                                                              \
-        return g->form == CUDA_DIRECT ? deal_kernel<CUDA_##kind, CUDA_DIRECT>                      \
-               : g->form == CUDA_WIDE ? deal_kernel<CUDA_##kind, CUDA_WIDE>                        \
-                                      : deal_kernel<CUDA_##kind, CUDA_PLAIN>;
-    switch (g->kind) {
-        PLAIN(SHARE)
-        PLAIN(BIT)
-        PLAIN(DRELU)
-        PLAIN(LESS)
-        PLAIN(SELECT)
-        BOTH(RELU)
-        BOTH(PIECES)
-        BOTH(MAX)
-        ALL(TR)
-        PLAIN(ARS)
-        ALL(GAP)
-        PLAIN(LUT)
-        PLAIN(SPLINE)
-        PLAIN(LUT2)
-        PLAIN(MUL)
-        PLAIN(SQUARE)
-        PLAIN(CURVE)
-    }
-    return NULL;
+    KINDS_CHOOSE(deal_kernel)
 }
 
 extern "C" int launch_deal(cuda_context *c, const cuda_gate *g, const cuda_io *io)
 {
     if (!g->count)
         return 0;
-    deal_fn kernel = deal_of(g);
+    deal_fn kernel = deal_of(g->kind, g->form);
     if (!kernel)
         return -1;
     unsigned threads = shared_threads(c, g->count);

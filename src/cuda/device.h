@@ -114,13 +114,16 @@ typedef struct cuda_string {
     uint32_t bits;
 } cuda_string;
 
-/* ASIDE: beside the work queued after it (and, to the device, beside the work before it too); marks
- * tell when it is done, and until then its memory must stay as it is. */
+/* FETCH: by the device's processors, so that it does not queue behind copies aside; from pinned
+ * memory, both aligned to 8. ASIDE: beside the work queued after it (and, to the device, beside
+ * the work before it too); marks tell when it is done, and until then its memory must stay as it
+ * is. */
 typedef enum cuda_direction {
     CUDA_TO_DEVICE,
     CUDA_TO_HOST,
     CUDA_TO_HOST_ASIDE,
-    CUDA_TO_DEVICE_ASIDE
+    CUDA_TO_DEVICE_ASIDE,
+    CUDA_FETCH
 } cuda_direction;
 
 typedef struct cuda_ops {
@@ -171,7 +174,7 @@ typedef struct cuda_ops {
     tacit_status (*notify)(void *self, void (*tell)(void *context), void *context,
                            tacit_error *err);
 } cuda_ops;
-enum { CUDA_MARKS = 32, CUDA_BRANCHES = 4 };
+enum { CUDA_MARKS = 160, CUDA_BRANCHES = 4 };
 
 typedef struct cuda_device {
     const cuda_ops *ops;

@@ -17,23 +17,33 @@
 #define ELEM_CALL static __device__ __noinline__
 #define ELEM_LOOP _Pragma("unroll")
 #define ELEM_NO_UNROLL _Pragma("unroll 1")
+#define ELEM_SHARED(e) ((const elem_env *)NULL)
 #else
 #include <string.h>
 #define ELEM static inline
 #define ELEM_CALL static inline
 #define ELEM_LOOP
 #define ELEM_NO_UNROLL
+#define ELEM_SHARED(e) (e)
 #endif
 
 typedef struct elem_block {
     uint64_t lo, hi;
 } elem_block;
 
-/* Table and round keys of the host; the device has both in shared memory and passes NULL. */
+#ifdef __CUDACC__
+/* Round keys of the roles, by value among a kernel's parameters: reading them there costs nothing
+ * where the role is known at compile time. All keys, and the table, are in shared memory; whoever
+ * passes NULL reads those. */
+typedef struct elem_env {
+    uint32_t keys[CUDA_SEED * 44];
+} elem_env;
+#else
 typedef struct elem_env {
     uint32_t table[256];
     uint32_t keys[CUDA_KEY_WORDS];
 } elem_env;
+#endif
 
 enum { ELEM_TABLE_BYTES = 65536 }; /* 256 rows of two tables of 32 lanes */
 
@@ -97,15 +107,18 @@ ELEM uint32_t elem_t2(const elem_env *e, uint32_t w, int k)
 }
 ELEM const uint32_t *elem_keys(const elem_env *e)
 {
-    return (const uint32_t *)(elem_shared + ELEM_TABLE_BYTES);
+    return e ? e->keys : (const uint32_t *)(elem_shared + ELEM_TABLE_BYTES);
 }
 ELEM uint32_t elem_join(uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 {
     return __byte_perm(__byte_perm(a, b, 0x0050), __byte_perm(c, d, 0x7200), 0x7610);
 }
-ELEM uint32_t elem_turn(uint32_t x)
+/* x ^ y turned left by eight bits; the product leaves the pipe of the logic to the rest */
+ELEM uint32_t elem_xor_turned(uint32_t x, uint32_t y)
 {
-    return __byte_perm(x, 0, 0x2103);
+    uint64_t p;
+    asm("mul.wide.u32 %0, %1, 256;" : "=l"(p) : "r"(y));
+    return x ^ (uint32_t)p ^ (uint32_t)(p >> 32);
 }
 #else
 ELEM const uint32_t *elem_keys(const elem_env *e)
@@ -126,17 +139,17 @@ ELEM uint32_t elem_join(uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 {
     return (a & 0xff) | (b & 0xff00) | (c & 0xff0000) | (d & 0xff000000u);
 }
-ELEM uint32_t elem_turn(uint32_t x)
+ELEM uint32_t elem_xor_turned(uint32_t x, uint32_t y)
 {
-    return x << 8 | x >> 24;
+    return x ^ (y << 8 | y >> 24);
 }
 #endif
 
 ELEM uint32_t elem_column(const elem_env *e, uint32_t a, uint32_t b, uint32_t c, uint32_t d,
                           uint32_t key)
 {
-    return elem_t0(e, a, 0) ^ elem_t2(e, c, 2) ^ key ^
-           elem_turn(elem_t0(e, b, 1) ^ elem_t2(e, d, 3));
+    return elem_xor_turned(elem_t0(e, a, 0) ^ elem_t2(e, c, 2) ^ key,
+                           elem_t0(e, b, 1) ^ elem_t2(e, d, 3));
 }
 ELEM uint32_t elem_last(const elem_env *e, uint32_t a, uint32_t b, uint32_t c, uint32_t d,
                         uint32_t key)
@@ -166,7 +179,7 @@ ELEM elem_block elem_aes_inline(const elem_env *e, unsigned which, elem_block in
 }
 ELEM_CALL elem_block elem_aes(const elem_env *e, unsigned which, elem_block in)
 {
-    return elem_aes_inline(e, which, in);
+    return elem_aes_inline(ELEM_SHARED(e), which, in);
 }
 
 /* ---- ChaCha8 ---- */
@@ -189,7 +202,7 @@ ELEM uint32_t elem_rotate(uint32_t x, int by)
 
 ELEM elem_block elem_chacha_inline(const elem_env *e, unsigned role, elem_block in)
 {
-    const uint32_t *tweak = elem_keys(e) + CUDA_TWEAK;
+    const uint32_t *tweak = elem_keys(ELEM_SHARED(e)) + CUDA_TWEAK;
     uint32_t s0 = 0x61707865, s1 = 0x3320646e, s2 = 0x79622d32, s3 = 0x6b206574;
     uint32_t s4 = (uint32_t)in.lo, s5 = (uint32_t)(in.lo >> 32);
     uint32_t s6 = (uint32_t)in.hi, s7 = (uint32_t)(in.hi >> 32);
@@ -211,7 +224,7 @@ ELEM elem_block elem_chacha_inline(const elem_env *e, unsigned role, elem_block 
 }
 ELEM_CALL elem_block elem_chacha(const elem_env *e, unsigned role, elem_block in)
 {
-    return elem_chacha_inline(e, role, in);
+    return elem_chacha_inline(ELEM_SHARED(e), role, in);
 }
 
 /* ---- node hash and keyed function ---- */
@@ -238,7 +251,8 @@ ELEM elem_block elem_hash_inline(const elem_env *e, unsigned prg, unsigned role,
 ELEM void elem_aes2(const elem_env *e, unsigned which0, unsigned which1, elem_block *x,
                     elem_block *y)
 {
-    const uint32_t *k = elem_keys(e) + which0 * 44, *l = elem_keys(e) + which1 * 44;
+    const uint32_t *k = elem_keys(ELEM_SHARED(e)) + which0 * 44;
+    const uint32_t *l = elem_keys(ELEM_SHARED(e)) + which1 * 44;
     uint32_t a = (uint32_t)x->lo ^ k[0], b = (uint32_t)(x->lo >> 32) ^ k[1];
     uint32_t c = (uint32_t)x->hi ^ k[2], d = (uint32_t)(x->hi >> 32) ^ k[3];
     uint32_t p = (uint32_t)y->lo ^ l[0], q = (uint32_t)(y->lo >> 32) ^ l[1];

@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps of gates: a thread per element. Look-ups begin in lookup.cu.
 #include "cuda/elem_lookup.h"
+#include "cuda/kinds.cuh"
 #include "cuda/lookup.cuh"
 
+// Comparisons by trees have registers to spare: more warps hide more.
+constexpr bool step_wide(int kind)
+{
+    return kind == CUDA_DRELU || kind == CUDA_LESS;
+}
+
 template <int KIND, int FORM>
-__global__ void __launch_bounds__(KERNEL_THREADS, 3)
+__global__ void __launch_bounds__(step_wide(KIND) ? 2 * KERNEL_THREADS : KERNEL_THREADS,
+                                  step_wide(KIND) ? 2 : 3)
     step_kernel(const __grid_constant__ cuda_gate g, const __grid_constant__ cuda_io io,
-                unsigned step, const uint32_t *keys)
+                unsigned step, const __grid_constant__ elem_env roles, const uint32_t *keys)
 {
     shared_fill(keys);
     GRID_LOOP(i, g.count)
-        elem_step(NULL, &g, &io, KIND, FORM, step, i);
+        elem_step(&roles, &g, &io, KIND, FORM, step, i);
 }
 
 // Straight pieces that open nothing: a warp per element, a lane per threshold.
@@ -47,42 +55,20 @@ __global__ void __launch_bounds__(KERNEL_THREADS, 2)
     }
 }
 
-typedef void (*step_fn)(const cuda_gate, const cuda_io, unsigned, const uint32_t *);
+typedef void (*step_fn)(const cuda_gate, const cuda_io, unsigned, const elem_env, const uint32_t *);
 
-static step_fn step_of(const cuda_gate *g)
+static step_fn step_of(unsigned kind, unsigned form)
 {
-#define PLAIN(kind)                                                                                \
-    case CUDA_##kind:                                                                              \
-        return step_kernel<CUDA_##kind, 0>;
-#define BOTH(kind)                                                                                 \
-    case CUDA_##kind:                                                                              \
-        return g->form == CUDA_DIRECT ? step_kernel<CUDA_##kind, CUDA_DIRECT>                      \
-                                      : step_kernel<CUDA_##kind, CUDA_PLAIN>;
-#define ALL(kind)                                                                                  \
-    case CUDA_##kind:                                                                              \
-        return g->form == CUDA_DIRECT ? step_kernel<CUDA_##kind, CUDA_DIRECT>                      \
-               : g->form == CUDA_WIDE ? step_kernel<CUDA_##kind, CUDA_WIDE>                        \
-                                      : step_kernel<CUDA_##kind, CUDA_PLAIN>;
-    switch (g->kind) {
-        PLAIN(SHARE)
-        PLAIN(BIT)
-        PLAIN(DRELU)
-        PLAIN(LESS)
-        PLAIN(SELECT)
-        BOTH(RELU)
-        BOTH(PIECES)
-        BOTH(MAX)
-        ALL(TR)
-        PLAIN(ARS)
-        ALL(GAP)
-        PLAIN(LUT)
-        PLAIN(SPLINE)
-        PLAIN(LUT2)
-        PLAIN(MUL)
-        PLAIN(SQUARE)
-        PLAIN(CURVE)
-    }
-    return NULL;
+    KINDS_CHOOSE(step_kernel)
+}
+
+// Does an element walk down a tree?
+static bool walks(const cuda_gate *g)
+{
+    for (const cuda_item &it : g->item)
+        if ((it.type == CUDA_TREE && it.bits > 12) || it.type == CUDA_DCF)
+            return true;
+    return false;
 }
 
 extern "C" int launch_step(cuda_context *c, const cuda_gate *g, const cuda_io *io, unsigned step)
@@ -103,13 +89,17 @@ extern "C" int launch_step(cuda_context *c, const cuda_gate *g, const cuda_io *i
         launch_check(c);
         return 0;
     }
-    step_fn kernel = step_of(g);
+    step_fn kernel = step_of(g->kind, g->form);
     if (!kernel)
         return -1;
     unsigned threads = shared_threads(c, g->count);
+    if (step_wide(g->kind) && threads == KERNEL_THREADS)
+        threads *= 2;
+    unsigned blocks = walks(g) ? shared_blocks(c, g->count, threads)
+                               : launch_blocks(c, g->count, threads, 3);
     shared_allow(kernel);
-    kernel<<<launch_blocks(c, g->count, threads, 3), threads, SHARED_BYTES, c->stream>>>(
-        *g, *io, step, c->keys);
+    kernel<<<blocks, threads, SHARED_BYTES, c->stream>>>(
+        *g, *io, step, shared_roles(c), c->keys);
     launch_check(c);
     return 0;
 }

@@ -16,6 +16,7 @@ int launch_deal(cuda_context *c, const cuda_gate *g, const cuda_io *io);
 void launch_local(cuda_context *c, const cuda_local *l);
 void launch_words(cuda_context *c, const cuda_words *w);
 void launch_product(cuda_context *c, const cuda_product *p);
+void launch_fetch(cuda_context *c, void *to, const void *from, size_t bytes);
 void launch_one_hot(cuda_context *c, const cuda_one_hot *o);
 void launch_result(cuda_context *c, const cuda_result *r);
 void launch_pack(cuda_context *c, const cuda_string *strings, uint32_t n, uint64_t most,

@@ -24,12 +24,30 @@ __device__ static inline void shared_fill(const uint32_t *keys)
     __syncthreads();
 }
 
+/* The role keys for a kernel's parameters. */
+static inline elem_env shared_roles(const cuda_context *c)
+{
+    elem_env e;
+    for (unsigned i = 0; i < CUDA_SEED * 44; i++)
+        e.keys[i] = c->roles[i];
+    return e;
+}
+
 /* Small grids use small blocks, so that they reach more processors. */
 static inline unsigned shared_threads(const cuda_context *c, uint64_t n)
 {
     return n >= (uint64_t)c->processors * KERNEL_THREADS   ? KERNEL_THREADS
            : n >= (uint64_t)c->processors * 64             ? 128
                                                            : 64;
+}
+
+/* Blocks for n elements with a lot of work each: few to a thread, so that processors that are ahead
+ * take more of them. */
+static inline unsigned shared_blocks(const cuda_context *c, uint64_t n, unsigned threads)
+{
+    uint64_t each = n / ((uint64_t)threads * (unsigned)c->processors * 24);
+    uint64_t step = threads * (each ? each : 1);
+    return (unsigned)((n + step - 1) / step);
 }
 
 template <typename kernel> static inline void shared_allow(kernel k)

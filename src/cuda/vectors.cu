@@ -135,6 +135,20 @@ extern "C" void launch_product(cuda_context *c, const cuda_product *p)
     launch_check(c);
 }
 
+// Whole words: buffers end at a multiple.
+__global__ void fetch_kernel(uint64_t *to, const uint64_t *from, uint64_t n)
+{
+    GRID_LOOP(i, n)
+        to[i] = from[i];
+}
+extern "C" void launch_fetch(cuda_context *c, void *to, const void *from, size_t bytes)
+{
+    uint64_t n = (bytes + 7) / 8;
+    fetch_kernel<<<launch_blocks(c, n, KERNEL_THREADS, 2), KERNEL_THREADS, 0, c->stream>>>(
+        (uint64_t *)to, (const uint64_t *)from, n);
+    launch_check(c);
+}
+
 // ---- the client's ends ----
 
 __global__ void one_hot_kernel(const __grid_constant__ cuda_one_hot o)

@@ -7,7 +7,8 @@
 
 #include "secure/device_party.h"
 
-enum { OVERRUN = 16, ALIGN = 16, STAGE_MARK = 0, GROUP_MARK = 8, GROUP_MARKS = 16, AHEAD = 12 };
+enum { OVERRUN = 16, ALIGN = 16, GROUP_BYTES = 4 << 20 };
+enum { STAGE_MARK = 0, GROUP_MARK = 16, GROUP_MARKS = CUDA_MARKS - GROUP_MARK, AHEAD = 120 };
 
 /* ---- what lies where ---- */
 
@@ -22,23 +23,31 @@ static uint64_t device_bytes(const sec_program *p, const sec_instr *in, unsigned
 
 tacit_status key_plan(key_store *k, const sec_program *p, unsigned party, tacit_error *err)
 {
-    k->n_groups = p->rounds + 1;
-    k->from = calloc(p->instrs.count + 1u, sizeof *k->from);
-    k->groups = calloc(k->n_groups, sizeof *k->groups);
-    if (!k->from || !k->groups)
+    size_t n = p->instrs.count + 1u;
+    k->from = calloc(n, sizeof *k->from);
+    k->group = calloc(n, sizeof *k->group);
+    k->groups = calloc(n, sizeof *k->groups);
+    if (!k->from || !k->group || !k->groups)
         return error_memory(err, "planning for the device");
-    uint32_t group = 0;
     for (uint32_t i = 0; i < p->instrs.count; i++) {
         const sec_instr *in = &p->instrs.data[i];
-        for (; group < in->start; group++)
-            k->groups[group + 1].from = k->total;
+        uint64_t bytes = device_bytes(p, in, party);
+        key_group *g = k->n_groups ? &k->groups[k->n_groups - 1] : NULL;
+        if (bytes && (!g || g->start != in->start || g->size >= GROUP_BYTES)) {
+            g = &k->groups[k->n_groups++];
+            *g = (key_group){.from = k->total, .start = in->start};
+        }
+        k->from[i] = k->total;
+        k->group[i] = k->n_groups;
+        if (!bytes)
+            continue;
         unsigned steps = sec_steps(in);
         uint32_t last = in->start + (steps ? steps - 1 : 0);
-        k->groups[group].last = last > k->groups[group].last ? last : k->groups[group].last;
-        k->from[i] = k->total;
-        k->total += device_bytes(p, in, party);
-        k->groups[group].size = k->total - k->groups[group].from;
+        g->last = last > g->last ? last : g->last;
+        g->size += bytes;
+        k->total += bytes;
     }
+    k->from[p->instrs.count] = k->total;
     return TACIT_OK;
 }
 
@@ -55,12 +64,12 @@ static bool place_groups(key_store *k, uint64_t ring)
         here->at = at;
         here->after = 0;
         at += here->size;
-        for (uint32_t h = 0; here->size && h < g; h++) {
+        for (uint32_t h = 0; h < g; h++) {
             const key_group *other = &k->groups[h];
-            if (other->size && other->at < at && here->at < other->at + other->size)
+            if (other->at < at && here->at < other->at + other->size)
                 here->after = other->last + 1 > here->after ? other->last + 1 : here->after;
         }
-        if (here->after > g)
+        if (here->after > here->start)
             return false;
     }
     return true;
@@ -70,13 +79,13 @@ uint64_t key_least(const key_store *k)
 {
     key_store try = *k;
     uint64_t most = 0;
-    if (!(try.groups = malloc(k->n_groups * sizeof *try.groups)))
+    if (!(try.groups = malloc((k->n_groups + 1u) * sizeof *try.groups)))
         return k->total;
     memcpy(try.groups, k->groups, k->n_groups * sizeof *try.groups);
     for (uint32_t g = 0; g < k->n_groups; g++) {
         uint64_t live = 0;
-        for (uint32_t h = 0; h <= g; h++)
-            live += k->groups[h].last >= g ? k->groups[h].size : 0;
+        for (uint32_t h = 0; h < k->n_groups && k->groups[h].start <= k->groups[g].start; h++)
+            live += k->groups[h].last >= k->groups[g].start ? k->groups[h].size : 0;
         most = live > most ? live : most;
     }
     while (most < k->total && !place_groups(&try, most))
@@ -134,6 +143,7 @@ void key_free(key_store *k, const cuda_device *device)
             ops->release_host(device->self, k->stage[i]);
         }
     free(k->from);
+    free(k->group);
     free(k->groups);
     *k = (key_store){0};
 }
@@ -246,7 +256,7 @@ tacit_status key_load(slot *s, const sec_link *link, tacit_error *err)
     key_store *k = &s->key;
     const cuda_ops *ops = s->device.ops;
     key_stop(s);
-    k->uploaded = 0;
+    k->uploaded = k->needed = 0;
     k->copied = k->filled = k->emptied = 0;
     k->status = TACIT_OK;
     if (k->home == KEYS_FILE) {
@@ -333,26 +343,25 @@ static tacit_status upload_group(slot *s, const key_group *g, tacit_error *err)
     return TACIT_OK;
 }
 
-tacit_status key_feed(slot *s, uint32_t r, uint32_t over, tacit_error *err)
+tacit_status key_feed(slot *s, uint32_t groups, uint32_t over, tacit_error *err)
 {
     key_store *k = &s->key;
     const cuda_ops *ops = s->device.ops;
     if (k->home == KEYS_RESIDENT)
         return TACIT_OK;
-    while (k->uploaded < k->n_groups && k->uploaded <= r + AHEAD) {
+    k->needed = groups > k->needed ? groups : k->needed;
+    for (; k->uploaded < k->n_groups && k->uploaded < k->needed + AHEAD; k->uploaded++) {
         const key_group *g = &k->groups[k->uploaded];
-        if (k->uploaded > r && g->after > over)
+        bool later = k->uploaded >= groups;
+        if (later && g->after > over)
             break;
-        if (k->uploaded > r && k->home == KEYS_FILE && !stage_there(k, g->from + g->size))
+        if (later && k->home == KEYS_FILE && !stage_there(k, g->from + g->size))
             break;
         if (g->after > over)
             TRY(ops->wait(s->device.self, err)); /* rounds without a message in between */
-        if (g->size) {
-            TRY(upload_group(s, g, err));
-            TRY(ops->mark(s->device.self, GROUP_MARK + k->uploaded % GROUP_MARKS, err));
-        }
-        k->uploaded++;
+        TRY(upload_group(s, g, err));
+        TRY(ops->mark(s->device.self, GROUP_MARK + k->uploaded % GROUP_MARKS, err));
     }
-    return k->groups[r].size ? ops->after_mark(s->device.self, GROUP_MARK + r % GROUP_MARKS, err)
-                             : TACIT_OK;
+    return groups ? ops->after_mark(s->device.self, GROUP_MARK + (groups - 1) % GROUP_MARKS, err)
+                  : TACIT_OK;
 }

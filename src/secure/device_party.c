@@ -7,7 +7,7 @@
 
 #include "secure/device_party.h"
 
-enum { PART_MARK = 24, PART_BYTES = 512 << 10 };
+enum { PART_MARK = 8, PART_BYTES = 512 << 10 };
 
 /* ---- preparing ---- */
 
@@ -288,8 +288,8 @@ static tacit_status run_inputs(sec_device *d, const sec_link *link, const ir_ten
 static tacit_status start_round(slot *s, uint32_t r, tacit_error *err)
 {
     const cuda_ops *ops = s->device.ops;
-    TRY(key_feed(s, r - 1, r - 1, err));
     for (unsigned k = 0; k < s->rounds[r].parts; k++) {
+        TRY(key_feed(s, s->rounds[r].keys[k], r - 1, err));
         TRY(ops->graph_run(s->device.self, s->rounds[r].graph[k], err));
         TRY(ops->mark_work(s->device.self, PART_MARK + k, err));
     }
@@ -334,8 +334,9 @@ static tacit_status run_all(sec_device *d, uint64_t run, const sec_link *link,
         uint64_t shift[2] = {(run + i) * d->p->ids, 0};
         TRY(s->device.ops->copy(s->device.self, CUDA_TO_DEVICE, s->run, shift, sizeof shift, err));
         TRY(s->device.ops->wait(s->device.self, err));
-        TRY(key_feed(s, 0, 0, err));
     }
+    for (unsigned i = 0; i < d->count; i++)
+        TRY(key_feed(&d->slots[i], 0, 0, err));
     TRY(run_inputs(d, link, inputs, err));
     for (uint32_t r = 1; r < d->p->rounds + 2u; r++)
         TRY(run_round(d, r, link, err));

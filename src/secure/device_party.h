@@ -21,6 +21,7 @@ enum { ROUND_PARTS = 4 };
 typedef struct round_plan {
     void *graph[ROUND_PARTS];
     uint64_t ready[ROUND_PARTS]; /* bytes of the message that are final after each */
+    uint32_t keys[ROUND_PARTS];  /* groups of keys that must be there before each */
     unsigned parts;
     uint64_t size; /* of the message that ends it */
 } round_plan;
@@ -30,11 +31,11 @@ typedef struct weight {
     uint64_t *words, *clear, *share;
 } weight;
 
-/* Keys of the instructions that start in one round: a range of the key as it is laid out for the
+/* Keys of some instructions that start in one round: a range of the key as it is laid out for the
  * device, and where on the device it lies from its upload until round `last` is over. */
 typedef struct key_group {
     uint64_t from, size, at;
-    uint32_t last;
+    uint32_t start, last;
     uint32_t after; /* rounds below this must be over before the upload */
 } key_group;
 
@@ -43,13 +44,14 @@ enum { KEY_STAGES = 4, STAGE_BYTES = 32 << 20 /* usually */ };
 
 typedef struct key_store {
     key_home home;
-    uint64_t *from; /* by position of the instruction: offset in the layout */
+    uint64_t *from;  /* by position of the instruction, and the end: offset in the layout */
+    uint32_t *group; /* likewise: how many groups there are up to its own */
     key_group *groups;
-    uint32_t n_groups, uploaded;
-    uint64_t total, ring;       /* bytes of the layout, and of `memory` */
-    uint8_t *memory;            /* device */
-    uint8_t *image;             /* pinned: all of it (KEYS_PINNED) */
-    uint8_t *stage[KEY_STAGES]; /* pinned: windows over the layout */
+    uint32_t n_groups, uploaded, needed; /* needed: of the work queued so far */
+    uint64_t total, ring;                /* bytes of the layout, and of `memory` */
+    uint8_t *memory;                     /* device */
+    uint8_t *image;                      /* pinned: all of it (KEYS_PINNED) */
+    uint8_t *stage[KEY_STAGES];          /* pinned: windows over the layout */
     uint64_t stage_bytes;
     /* KEYS_FILE: a thread fills stages, the party's thread uploads from them */
     const sec_link *link;
@@ -132,16 +134,21 @@ uint64_t key_least(const key_store *k);
 tacit_status key_place(key_store *k, const cuda_device *device, key_home home, uint64_t ring,
                        tacit_error *err);
 void key_free(key_store *k, const cuda_device *device); /* wipes */
-static inline uint8_t *key_on_device(const key_store *k, const sec_program *p, uint32_t at)
+static inline uint8_t *key_on_device(const key_store *k, uint32_t at)
 {
-    const key_group *g = &k->groups[p->instrs.data[at].start];
+    const key_group *g = k->group[at] ? &k->groups[k->group[at] - 1] : NULL;
     /* in the first walk there is no memory yet */
-    return (uint8_t *)((uintptr_t)k->memory + g->at + (k->from[at] - g->from));
+    return (uint8_t *)((uintptr_t)k->memory + (g ? g->at + (k->from[at] - g->from) : 0));
+}
+static inline uint64_t key_size(const key_store *k, uint32_t at)
+{
+    return k->from[at + 1] - k->from[at];
 }
 /* Brings a run's key to where it is kept; as much as fits goes to the device. */
 tacit_status key_load(slot *s, const sec_link *link, tacit_error *err);
-/* Before round r is queued, `over` rounds being over: its keys, and some of later ones. */
-tacit_status key_feed(slot *s, uint32_t r, uint32_t over, tacit_error *err);
+/* Before work that needs the first `groups` of them is queued, `over` rounds being over: those, and
+ * some of later ones. */
+tacit_status key_feed(slot *s, uint32_t groups, uint32_t over, tacit_error *err);
 /* The run is over: stops the reader. */
 void key_stop(slot *s);
 

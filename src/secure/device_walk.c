@@ -68,7 +68,7 @@ static void walk_share(slot *d, const sec_instr *in, uint32_t at)
     plan_walk *w = d->w;
     cuda_gate g = plan_gate(w, in, d->party->index);
     plan_vector v = plan_new(w, in->gate.count);
-    cuda_io io = {.key = key_on_device(&d->key, w->p, at),
+    cuda_io io = {.key = key_on_device(&d->key, at),
                   .run = w->run,
                   .in = {w->words[in->in[0]].words},
                   .out = {v.words}};
@@ -86,7 +86,7 @@ static void walk_output(slot *d, const sec_instr *in, uint32_t at)
     uint64_t bytes = count * (plain ? 4 : 8);
     plan_vector out = plan_new(w, (bytes + 7) / 8);
     cuda_result r = {.words = w->words[in->in[0]].words,
-                     .mask = key_on_device(&d->key, w->p, at),
+                     .mask = key_on_device(&d->key, at),
                      .count = count,
                      .bits = w->p->wires.data[in->in[0]].bits,
                      .unit = plain ? ldexp(1, -w->p->outputs.data[in->port].frac) : 1,
@@ -129,7 +129,7 @@ static void walk_begin(slot *d, const sec_instr *in, uint32_t at)
 static void step_gate(slot *d, const flight *f, uint64_t *const out[2])
 {
     plan_walk *w = d->w;
-    cuda_io io = {.key = key_on_device(&d->key, w->p, f->at),
+    cuda_io io = {.key = key_on_device(&d->key, f->at),
                   .run = w->run,
                   .opened = {f->open[0].words, f->open[1].words},
                   .out = {out[0], out[1]}};
@@ -301,9 +301,10 @@ static void graph_end(slot *d, void **graph)
         d->w->status = status;
 }
 
-/* The steps and the message of a round. Long messages are made in parts; the graph of the first is
- * already open. The strings of all parts also say how to add what comes back. */
-static void walk_message(slot *d, round_plan *r)
+/* The steps and the message of a round whose beginning needs so many groups of keys. Long messages
+ * are made in parts; the graph of the first is already open. The strings of all parts also say how
+ * to add what comes back. */
+static void walk_message(slot *d, round_plan *r, uint32_t keys)
 {
     plan_walk *w = d->w;
     cuda_string *s = calloc(2 * d->n_flights + 1u, sizeof *s);
@@ -329,6 +330,11 @@ static void walk_message(slot *d, round_plan *r)
             continue;
         if (r->parts)
             graph_begin(d);
+        for (uint32_t i = first; i < next; i++) {
+            uint32_t own = d->flights[i].at;
+            keys = key_size(&d->key, own) && d->key.group[own] > keys ? d->key.group[own] : keys;
+        }
+        r->keys[r->parts] = keys;
         walk_steps(d, first, next);
         walk_pack(d, first, next, from, r->size, s + d->n_strings);
         graph_end(d, &r->graph[r->parts]);
@@ -338,11 +344,18 @@ static void walk_message(slot *d, round_plan *r)
     free(s);
 }
 
+/* Where keys come in during the run, other copies would wait for them. */
+static cuda_direction way_in(const slot *d, const void *from)
+{
+    return d->key.home != KEYS_RESIDENT && (uintptr_t)from % 8 == 0 ? CUDA_FETCH : CUDA_TO_DEVICE;
+}
+
 static void walk_received(slot *d, uint64_t size, bool add)
 {
-    if (!size)
+    if (!size || !d->w->live)
         return;
-    PLAN_CALL(d->w, copy, CUDA_TO_DEVICE, d->message[1], d->received + d->index * size, size);
+    const uint8_t *from = d->received + d->index * size;
+    PLAN_CALL(d->w, copy, way_in(d, from), d->message[1], from, size);
     PLAN_CALL(d->w, unpack, d->strings, d->n_strings, d->longest, d->message[1], add);
 }
 
@@ -393,11 +406,11 @@ static uint64_t walk_inputs(slot *d, bool client)
         uint64_t given = slot_input_words(p, in);
         if (client) {
             if (!slot_input_is_index(p, in)) {
-                PLAN_CALL(w, copy, CUDA_TO_DEVICE, v.words, d->encoded + at, given * 8);
+                PLAN_CALL(w, copy, way_in(d, d->encoded), v.words, d->encoded + at, given * 8);
             } else {
                 plan_vector index = plan_new(w, given);
                 cuda_one_hot rows = {index.words, given, p->inputs.data[in->port].one_hot, v.words};
-                PLAN_CALL(w, copy, CUDA_TO_DEVICE, index.words, d->encoded + at, given * 8);
+                PLAN_CALL(w, copy, way_in(d, d->encoded), index.words, d->encoded + at, given * 8);
                 PLAN_CALL(w, one_hot, &rows);
                 plan_drop(w, &index);
             }
@@ -453,9 +466,13 @@ void slot_walk(slot *d)
         walk_received(d, r == 0 && client ? 0 : size, r > 0);
         if (r)
             walk_advance(d);
-        for (; d->at < p->instrs.count && p->instrs.data[d->at].start == r; d->at++)
+        uint32_t keys = 0;
+        for (; d->at < p->instrs.count && p->instrs.data[d->at].start == r; d->at++) {
             walk_begin(d, &p->instrs.data[d->at], d->at);
-        walk_message(d, here);
+            if (!sec_steps(&p->instrs.data[d->at]) && key_size(&d->key, d->at))
+                keys = d->key.group[d->at];
+        }
+        walk_message(d, here, keys);
         size = here->size;
         most = size > most ? size : most;
         plan_round(w);

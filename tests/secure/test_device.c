@@ -443,6 +443,57 @@ static void several_at_once(void **state)
             cuda_close(&d[b][i]);
 }
 
+/* ---- what goes wrong ---- */
+
+/* Whoever dies, at whichever message: both end, with an error where the run was not over, and the
+ * client has nothing. */
+static void check_death(const cuda_device *device, const sec_device_options *form)
+{
+    for (unsigned who = 0; who < 2; who++) {
+        bool finished = false;
+        for (uint64_t after = 1; !finished; after++) {
+            world w;
+            world_graph(&w, small, 5, 0.6);
+            assert_int_equal(world_compile(&w, world_mode()), TACIT_OK);
+            world_inputs(&w, 2);
+            device_side s[2] = {{.device = &device[0], .options = *form},
+                                {.device = &device[1], .options = *form}};
+            s[who].s.stop_after = after;
+            run_with(&w, after, NULL, s);
+            finished = s[0].s.status == TACIT_OK && s[1].s.status == TACIT_OK;
+            if (!finished)
+                assert_int_equal(s[who].s.status, TACIT_ERR_PEER);
+            for (size_t i = 0; s[1].s.status != TACIT_OK && i < w.out[0]->bytes; i++)
+                assert_int_equal(((const uint8_t *)w.out[0]->data)[i], 0xa5);
+            world_end(&w);
+            assert_true(after < 100);
+        }
+    }
+}
+
+static void a_lost_peer(void **state)
+{
+    (void)state;
+    static const sec_device_options file = {.file = true, .stage_bytes = 2000};
+    cuda_device d[2] = {host_device_open(0, 0), host_device_open(0, 0)};
+    check_death(d, &usual);
+    check_death(d, &file);
+    for (int b = 0; b < 2; b++) {
+        assert_int_equal(host_device_held(&d[b]), 0);
+        host_device_close(&d[b]);
+    }
+    tacit_error err = {0};
+    if (!cuda_present(NULL, 0))
+        return;
+    for (int b = 0; b < 2; b++)
+        if (cuda_open(0, 0, &d[b], &err) != TACIT_OK)
+            fail_msg("%s", err.message);
+    check_death(d, &usual);
+    check_death(d, &file);
+    cuda_close(&d[0]);
+    cuda_close(&d[1]);
+}
+
 static tacit_status echo(void *context, const void *out, size_t out_size, void *in, size_t in_size,
                          tacit_error *err)
 {
@@ -510,8 +561,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(programs_on_the_host), cmocka_unit_test(several_at_once),
-        cmocka_unit_test(a_lost_device),        cmocka_unit_test(memory_returns),
-        cmocka_unit_test(programs_on_the_gpu),
+        cmocka_unit_test(a_lost_device),        cmocka_unit_test(a_lost_peer),
+        cmocka_unit_test(memory_returns),       cmocka_unit_test(programs_on_the_gpu),
     };
     return cmocka_run_group_tests_name("secure.device", tests, NULL, NULL);
 }
