@@ -314,6 +314,16 @@ static tacit_status client_inputs(party_state *s, uint8_t *packed, tacit_error *
     return TACIT_OK;
 }
 
+/* Words come at their true width: what does not fit can only be in the bits behind the last. */
+static tacit_status check_width(const uint8_t *packed, unsigned bits, size_t count,
+                                tacit_error *err)
+{
+    return fss_pack_clean(packed, bits, count)
+               ? TACIT_OK
+               : error_set(err, TACIT_ERR_SECURITY,
+                           "the other party opened something wider than its ring");
+}
+
 static tacit_status server_inputs(party_state *s, const uint8_t *packed, tacit_error *err)
 {
     const sec_program *p = s->s.p;
@@ -323,6 +333,7 @@ static tacit_status server_inputs(party_state *s, const uint8_t *packed, tacit_e
         if (in->op != SEC_INPUT)
             continue;
         const sec_wire *wire = &p->wires.data[in->out[0]];
+        TRY(check_width(packed, wire->bits, wire->count, err));
         TRY(run_vector(&s->s, &words, in->out[0], err));
         fss_unpack(words[in->out[0]], wire->bits, packed, wire->count);
         packed += fss_pack_bytes(wire->bits, wire->count);
@@ -385,16 +396,18 @@ static size_t message_size(const party_state *s)
     return size;
 }
 
-static void add_shares(party_state *s)
+static tacit_status add_shares(party_state *s, tacit_error *err)
 {
     sec_opening o[2];
     const uint8_t *q = s->other;
     for (uint32_t i = 0; i < s->n_flights; i++)
         for (unsigned v = 0, n = sec_openings(s->s.p, s->flights[i].in, s->flights[i].step, o);
              v < n; v++) {
+            TRY(check_width(q, o[v].bits, o[v].count, err));
             fss_unpack_add(s->flights[i].open[v], o[v].bits, q, o[v].count);
             q += fss_pack_bytes(o[v].bits, o[v].count);
         }
+    return TACIT_OK;
 }
 
 /* One step of everything in flight, and its opening. */
@@ -416,7 +429,7 @@ static tacit_status open_all(party_state *s, tacit_error *err)
         status = l->begin ? l->end(l->context, err)
                           : l->exchange(l->context, s->mine, s->size, s->other, s->size, err);
     if (status == TACIT_OK)
-        add_shares(s);
+        status = add_shares(s, err);
     free(s->mine);
     free(s->other);
     s->mine = s->other = NULL;

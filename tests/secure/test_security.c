@@ -25,8 +25,12 @@ static const char soft[] = "tacit 1\ngraph \"soft\" {\n opset \"\" 22\n in %x : 
 static void world_of(world *w, const char *text, sec_mode mode, uint64_t seed)
 {
     world_graph(w, text, seed, 0.5);
+    w->seen = mode.calibrated ? ARENA_ARRAY(&w->memory, w->graph->values.count + 1u, double) : NULL;
+    for (uint32_t i = 0; w->seen && i < w->graph->values.count; i++)
+        w->seen[i] = 3;
     if (world_compile(w, mode) != TACIT_OK)
         fail_msg("%s", w->err.message);
+    assert_true(!mode.calibrated || w->p->guarded > 0);
     world_inputs(w, 1.5);
 }
 
@@ -374,6 +378,41 @@ static void a_lost_peer_ends_the_run(void **state)
     }
 }
 
+/* Only the bits behind a string's last word can be too much; whoever receives them says so. */
+static void openings_wider_than_their_ring(void **state)
+{
+    (void)state;
+    for (unsigned bits = 1; bits <= 64; bits++)
+        for (size_t count = 1; count < 20; count++) {
+            uint8_t packed[200] = {0};
+            size_t size = fss_pack_bytes(bits, count);
+            unsigned unused = (unsigned)(8 * size - bits * count);
+            uint64_t words[20];
+            memset(words, 0xff, sizeof words);
+            fss_pack(packed, bits, words, count);
+            assert_true(fss_pack_clean(packed, bits, count));
+            for (unsigned k = 0; k < unused; k++) {
+                packed[size - 1] ^= (uint8_t)(0x80 >> k);
+                assert_false(fss_pack_clean(packed, bits, count));
+                packed[size - 1] ^= (uint8_t)(0x80 >> k);
+            }
+        }
+    unsigned refused = 0;
+    for (unsigned who = 0; who < 2; who++)
+        for (uint64_t message = 1; message < 12; message++) {
+            world w;
+            small_world(&w, world_mode(), 5);
+            side s[2] = {{0}};
+            s[who].widen = message;
+            world_parties_quietly(&w, message, s);
+            bool seen = s[1 - who].status == TACIT_ERR_SECURITY;
+            refused += seen;
+            assert_true(!seen || strstr(s[1 - who].err.message, "wider than its ring"));
+            world_end(&w);
+        }
+    assert_true(refused >= 4);
+}
+
 /* Bytes that each party sends, over many keys: as likely for one input as for another. */
 static void compare_transcripts(const char *text, sec_mode mode)
 {
@@ -427,6 +466,9 @@ static void transcripts_do_not_tell_inputs_apart(void **state)
 {
     (void)state;
     compare_transcripts(net, world_mode());
+    sec_mode guarded = world_mode();
+    guarded.calibrated = true;
+    compare_transcripts(net, guarded);
     for (int how = SEC_AUTO; how < SEC_COMPARES; how++) {
         sec_mode m = world_mode();
         m.compare = (uint8_t)how;
@@ -436,11 +478,10 @@ static void transcripts_do_not_tell_inputs_apart(void **state)
 }
 
 /* No two gates, and no two runs, draw from the same place of a seed. */
-static void ids_never_repeat(void **state)
+static void audit_ids(const char *text, sec_mode mode)
 {
-    (void)state;
     world w;
-    small_world(&w, world_mode(), 6);
+    world_of(&w, text, mode, 6);
     uint64_t last = 0;
     for (uint32_t i = 0; i < w.p->instrs.count; i++) {
         const sec_instr *in = &w.p->instrs.data[i];
@@ -454,6 +495,21 @@ static void ids_never_repeat(void **state)
     }
     assert_true(w.p->ids * 1000000 >> SEC_WEIGHT_ID == 0);
     world_end(&w);
+}
+
+static void ids_never_repeat(void **state)
+{
+    (void)state;
+    for (int weights = SEC_PUBLIC; weights <= SEC_SERVER; weights++)
+        for (int how = SEC_AUTO; how < SEC_COMPARES; how++) {
+            sec_mode m = world_mode();
+            m.weights = weights;
+            m.compare = (uint8_t)how;
+            audit_ids(net, m);
+            audit_ids(soft, m);
+            m.calibrated = true;
+            audit_ids(net, m);
+        }
 }
 
 /* ---- bad models and inputs ---- */
@@ -486,9 +542,12 @@ static void what_cannot_be_done_is_said(void **state)
     world w;
     world_graph(&w, net, 9, 0.5);
     ir_value *v = ir_value_find(w.graph, "w2");
-    ((float *)v->constant->data)[3] = NAN;
-    assert_int_equal(world_compile(&w, world_mode()), TACIT_ERR_VALUE);
-    assert_non_null(strstr(w.err.message, "'w2'"));
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    for (int i = 0; i < 3; i++) {
+        ((float *)v->constant->data)[3] = bad[i];
+        assert_int_equal(world_compile(&w, world_mode()), TACIT_ERR_VALUE);
+        assert_non_null(strstr(w.err.message, "'w2'"));
+    }
     world_end(&w);
 }
 
@@ -499,8 +558,11 @@ static void bad_inputs_are_refused_by_the_client(void **state)
     small_world(&w, world_mode(), 10);
     uint64_t words[12];
     assert_int_equal(sec_encode(w.p, 0, w.in[0], words, &w.err), TACIT_OK);
-    ((float *)w.in[0]->data)[5] = INFINITY;
-    assert_int_equal(sec_encode(w.p, 0, w.in[0], words, &w.err), TACIT_ERR_VALUE);
+    static const float bad[] = {INFINITY, -INFINITY, NAN};
+    for (int i = 0; i < 3; i++) {
+        ((float *)w.in[0]->data)[5] = bad[i];
+        assert_int_equal(sec_encode(w.p, 0, w.in[0], words, &w.err), TACIT_ERR_VALUE);
+    }
     ((float *)w.in[0]->data)[5] = 4.5f; /* outside what ranges were proven for */
     assert_int_equal(sec_encode(w.p, 0, w.in[0], words, &w.err), TACIT_ERR_VALUE);
     assert_null(strstr(w.err.message, "4.5")); /* nothing secret in a message */
@@ -548,6 +610,7 @@ int main(void)
         cmocka_unit_test(silence_ends),
         cmocka_unit_test(large_messages_cross),
         cmocka_unit_test(a_lost_peer_ends_the_run),
+        cmocka_unit_test(openings_wider_than_their_ring),
         cmocka_unit_test(transcripts_do_not_tell_inputs_apart),
         cmocka_unit_test(ids_never_repeat),
         cmocka_unit_test(what_cannot_be_done_is_said),
