@@ -3,7 +3,8 @@
  * a node, and then everybody waits for it: a run with workers can take longer than one without. So
  * a graph remembers how long its runs take either way. While runs together are as fast as ever
  * nothing happens; once they are disturbed and on average slower than alone, some runs are made
- * alone, then one together to see whether the neighbours have gone, and so on, ever less often.
+ * alone, then one together to see whether the neighbours have gone, and so on, ever less often. The
+ * workers have gone to sleep meanwhile, so the run that wakes them does not count.
  * Results are the same either way. */
 #ifndef TASK_PACE_H
 #define TASK_PACE_H
@@ -17,6 +18,7 @@ typedef struct task_pace {
     double together, alone; /* what a run takes, on average; 0: not known */
     double best;            /* the fastest together */
     uint32_t left, backoff; /* runs alone to come; how many the next time */
+    bool waking;            /* the next run together finds the workers asleep */
 } task_pace;
 
 static inline bool task_pace_alone(const task_pace *p)
@@ -34,7 +36,11 @@ static inline void task_pace_note(task_pace *p, bool alone, double took, double 
 {
     if (alone) {
         p->alone = task_pace_mean(p->alone, took);
-        p->left--;
+        p->waking = --p->left == 0;
+        return;
+    }
+    if (p->waking) {
+        p->waking = false;
         return;
     }
     p->best = p->best > 0 && p->best < took ? p->best : took;

@@ -343,6 +343,17 @@ static void workers_in_the_way_are_left_out(void **state)
     task_pace q = {0};
     (void)pace_runs(&q, 10, 10, 18, 18);
     assert_int_equal(pace_runs(&q, 1000, 16, 18, 18), 0);
+    /* One long run, and workers that are asleep after every run alone: they are woken again. */
+    task_pace s = {0};
+    (void)pace_runs(&s, 10, 10, 18, 18);
+    (void)pace_runs(&s, 1, 500, 18, 18);
+    int apart = 0;
+    for (int i = 0; i < 100; i++) {
+        bool by_itself = task_pace_alone(&s), slept = i == 0 || apart > 0;
+        apart = by_itself ? apart + 1 : 0;
+        task_pace_note(&s, by_itself, by_itself ? 18 : slept ? 30 : 10, 18);
+    }
+    assert_int_equal(pace_runs(&s, 1000, 10, 18, 18), 0);
     /* Without known costs one run alone tells. */
     task_pace r = {0};
     (void)pace_runs(&r, 10, 10, 18, 0);
