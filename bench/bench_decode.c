@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/cpu.h"
 #include "cpu/gemm.h"
 #include "cpu/qmm.h"
@@ -50,7 +51,7 @@ static void die(const char *what)
 
 static void *room(size_t bytes)
 {
-    char *p = aligned_alloc(4096, (bytes + 8191) / 4096 * 4096);
+    char *p = mem_alloc(NULL, bytes + 4096); /* huge pages, as packed weights have them */
     if (!p)
         die("out of memory");
     for (size_t i = 0; i < bytes; i += 64) /* every line its own, every page resident */

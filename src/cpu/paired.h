@@ -50,6 +50,9 @@ typedef struct cpu_paired_args {
     const float *a, *packed, *products, *back, *bias, *residual;
     float *c, *y; /* as in cpu_gemm_args */
     int64_t m, n, k, kc, a_row, a_col, c_row, residual_row;
+    /* From a run of CPU_PAIRED_RUN columns of A to the next, from a vector of columns of C to the
+     * next (and of the residual): what lies beside them unless channels are in blocks. */
+    int64_t a_run, c_vector;
     /* Tile t: column block t % col_blocks, row block t / col_blocks; neighbours that are run in one
      * call scale their rows once. A row block has at most CPU_PAIRED_ROWS rows, and with kc columns
      * at most CPU_PAIRED_LEFT elements. */

@@ -8,6 +8,7 @@
 #include "cpu/window.h"
 #include "op/blocked.h"
 #include "op/lowerings.h"
+#include "op/product.h"
 
 /* An operand in the form a kernel wants: made now, or by a thunk into scratch. */
 typedef struct prepared {
@@ -490,5 +491,12 @@ tacit_status op_lower_blocked_conv(op_lower *c)
         return OP_LOWER_NO_KERNEL;
     if (op_blocked_winograd_suits(c, &conv))
         return op_lower_blocked_winograd(c, &conv);
+    if (op_blocked_paired_suits(c, &conv)) {
+        prepared bias = {0};
+        if (op_lower_has(c, 2) && c->in[2].constant && c->in[2].constant->data)
+            TRY(prepare_blocks(c, 2, conv.m, 1, &bias));
+        if (bias.now || !op_lower_has(c, 2))
+            return op_lower_blocked_paired(c, &conv, bias.now);
+    }
     return lower_sums(c, &conv);
 }

@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Products with a constant right side whose terms are multiplied in pairs (cpu/paired.h). */
-#include "cpu/paired.h"
 #include "op/lowerings.h"
 #include "op/product.h"
-
-typedef struct paired {
-    const op_product *product;
-    cpu_paired_args a;
-    int64_t padded, blocks, row_blocks; /* columns, blocks of K and of rows */
-} paired;
 
 bool op_paired_can(const op_lower *c, const op_product *p)
 {
@@ -27,7 +20,7 @@ bool op_paired_suits(const op_lower *c, const op_product *p)
  * that there are about 48 tiles where the product is large. A tile takes TILE_NS or more and has
  * PANELS panels or more to be worth the scaling, fewer where there would be less than SOME tiles.
  * By shape alone. */
-static void cut(paired *d, cpu_isa isa)
+static void cut(op_paired *d, cpu_isa isa)
 {
     enum { DEPTH = 768, TILE_NS = 5000, PANELS = 6, SOME = 16 };
     cpu_paired_args *a = &d->a;
@@ -58,7 +51,7 @@ static void cut(paired *d, cpu_isa isa)
 }
 
 /* The right side is packed piece by piece, and the pages each piece came from are dropped. */
-static tacit_status pack_right(op_lower *c, paired *d)
+static tacit_status pack_right(op_lower *c, op_paired *d)
 {
     const cpu_gemm_args *g = &d->product->g;
     cpu_isa isa = c->cpu.isa;
@@ -103,7 +96,7 @@ static tacit_status pack_right(op_lower *c, paired *d)
     return TACIT_OK;
 }
 
-static tacit_status emit_product(op_lower *c, paired *d)
+static tacit_status emit_product(op_lower *c, op_paired *d)
 {
     const op_product *p = d->product;
     const cpu_gemm_args *g = &p->g;
@@ -136,21 +129,27 @@ static tacit_status emit_product(op_lower *c, paired *d)
     return op_lower_out_tiled(c, offsetof(cpu_paired_args, c), 0, c_run, c_run);
 }
 
+tacit_status op_paired_prepare(op_lower *c, op_paired *d)
+{
+    const cpu_gemm_args *g = &d->product->g;
+    d->a.m = g->m, d->a.n = g->n, d->a.k = g->k;
+    cut(d, c->cpu.isa);
+    return pack_right(c, d);
+}
+
 tacit_status op_lower_paired(op_lower *c, const op_product *p)
 {
     const cpu_gemm_args *g = &p->g;
-    paired d = {.product = p,
-                .a = {.bias = p->packed_bias,
-                      .m = g->m,
-                      .n = g->n,
-                      .k = g->k,
-                      .a_row = g->a_row,
-                      .a_col = g->a_col,
-                      .c_row = g->c_row,
-                      .residual_row = g->residual_row,
-                      .epilogue = g->epilogue}};
-    cut(&d, c->cpu.isa);
-    TRY(pack_right(c, &d));
+    op_paired d = {.product = p,
+                   .a = {.bias = p->packed_bias,
+                         .a_row = g->a_row,
+                         .a_col = g->a_col,
+                         .a_run = g->a_col * CPU_PAIRED_RUN,
+                         .c_row = g->c_row,
+                         .c_vector = cpu_paired_vector(c->cpu.isa),
+                         .residual_row = g->residual_row,
+                         .epilogue = g->epilogue}};
+    TRY(op_paired_prepare(c, &d));
     TRY(emit_product(c, &d));
     uint64_t bytes = op_lower_bytes(&c->out[0]);
     for (uint32_t i = 0; i < c->node->n_inputs; i++)

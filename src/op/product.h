@@ -4,6 +4,7 @@
 #define OP_PRODUCT_H
 
 #include "cpu/gemm.h"
+#include "cpu/paired.h"
 #include "op/lower.h"
 
 typedef struct op_product {
@@ -18,5 +19,18 @@ typedef struct op_product {
 bool op_paired_can(const op_lower *c, const op_product *p);
 bool op_paired_suits(const op_lower *c, const op_product *p);
 tacit_status op_lower_paired(op_lower *c, const op_product *p);
+
+/* … or for other rules: the product's sizes and strides of B are known, `a` gets the cut and what
+ * is packed of input 1. */
+typedef struct op_paired {
+    const op_product *product;
+    cpu_paired_args a;
+    int64_t padded, blocks, row_blocks; /* columns, blocks of K and of rows */
+} op_paired;
+tacit_status op_paired_prepare(op_lower *c, op_paired *d);
+/* lower_blocked_paired.c: is this a convolution for it, and then */
+struct op_conv;
+bool op_blocked_paired_suits(op_lower *c, const struct op_conv *conv);
+tacit_status op_lower_blocked_paired(op_lower *c, const struct op_conv *conv, const float *bias);
 
 #endif

@@ -181,6 +181,28 @@ static void tiles_and_groups(void **state)
 }
 
 /* Enough channels and pixels for Winograd, with every padding and ragged edges. */
+/* Shapes that take paired terms where the processor suits: one block of rows or several, sums in
+ * one block or several, channels that do not fill their last block. */
+static void long_pointwise_sums(void **state)
+{
+    (void)state;
+    rng r = rng_seed(76);
+    window point = {{1, 1}, {1, 1}, {1, 1}, {0}};
+    for (uint32_t round = 0; round < 32; round++) {
+        conv_case k = {.w = point,
+                       .n = 1,
+                       .group = 1,
+                       .cg = between(&r, 100, round % 4 ? 300 : 900),
+                       .mg = between(&r, 95, 200),
+                       .height = between(&r, 3, 9),
+                       .width = between(&r, 5, round % 3 ? 9 : 40),
+                       .variant = round,
+                       .known = 6,
+                       .eps = 5e-5};
+        check_conv(&r, &k);
+    }
+}
+
 static void three_by_three(void **state)
 {
     (void)state;
@@ -275,6 +297,7 @@ int main(void)
         cmocka_unit_test(convolutions),
         cmocka_unit_test(first_layers),
         cmocka_unit_test(tiles_and_groups),
+        cmocka_unit_test(long_pointwise_sums),
         cmocka_unit_test(three_by_three),
         cmocka_unit_test(depthwise),
         cmocka_unit_test(pooling),
