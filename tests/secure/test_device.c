@@ -500,6 +500,8 @@ static tacit_status echo(void *context, const void *out, size_t out_size, void *
     (void)context, (void)err, (void)out_size;
     if (out && in_size)
         memcpy(in, out, in_size);
+    else if (in_size)
+        memset(in, 0, in_size);
     return TACIT_OK;
 }
 static tacit_status any_key(void *context, void *data, size_t size, tacit_error *err)
