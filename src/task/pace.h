@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Alone or together? Where others use the machine, too, a worker may lose its CPU in the middle of
  * a node, and then everybody waits for it: a run with workers can take longer than one without. So
- * a graph remembers how long its runs take either way. While runs together are as fast as ever
- * nothing happens; once they are disturbed and on average slower than alone, some runs are made
+ * a graph remembers how long its runs take either way. While runs together are the faster ones
+ * nothing happens; once they are on average slower than alone, some runs are made
  * alone, then one together to see whether the neighbours have gone, and so on, ever less often. The
- * workers have gone to sleep meanwhile, so the run that wakes them does not count.
+ * workers have gone to sleep meanwhile: where runs are so short that waking them takes as long, the
+ * run that wakes them does not count.
  * Results are the same either way. */
 #ifndef TASK_PACE_H
 #define TASK_PACE_H
@@ -31,12 +32,13 @@ static inline double task_pace_mean(double old, double took)
     return old > 0 ? old + (took - old) / 4 : took;
 }
 
-/* After each run; `work`: what all nodes take together as far as known, 0: unknown. */
-static inline void task_pace_note(task_pace *p, bool alone, double took, double work)
+/* After each run; `work`: what all nodes take together as far as known, 0: unknown; `brief`: a run
+ * that takes less is short. */
+static inline void task_pace_note(task_pace *p, bool alone, double took, double work, double brief)
 {
     if (alone) {
         p->alone = task_pace_mean(p->alone, took);
-        p->waking = --p->left == 0;
+        p->waking = --p->left == 0 && took < brief;
         return;
     }
     if (p->waking) {
@@ -45,19 +47,19 @@ static inline void task_pace_note(task_pace *p, bool alone, double took, double 
     }
     p->best = p->best > 0 && p->best < took ? p->best : took;
     p->together = task_pace_mean(p->together, took);
-    if (took < 1.5 * p->best) {
+    double alone_takes = p->alone > 0 ? p->alone : work;
+    if (alone_takes > 0 ? p->together <= alone_takes : took < 1.5 * p->best) {
         p->backoff = 1;
         return;
     }
-    if (!(p->alone > 0))
-        p->alone = work;
-    if (!(p->alone > 0)) {
+    p->left = p->backoff ? p->backoff : 1;
+    if (!(alone_takes > 0)) {
         p->left = 1; /* to know */
-    } else if (p->together > p->alone) {
-        p->left = p->backoff ? p->backoff : 1;
-        p->backoff = 2 * p->left < TASK_PACE_LONGEST ? 2 * p->left : TASK_PACE_LONGEST;
-        p->together = 0; /* the next try counts afresh */
+        return;
     }
+    p->alone = alone_takes;
+    p->backoff = 4 * p->left < TASK_PACE_LONGEST ? 4 * p->left : TASK_PACE_LONGEST;
+    p->together = 0; /* the next try counts afresh */
 }
 
 #endif

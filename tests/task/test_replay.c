@@ -324,7 +324,7 @@ static int pace_runs(task_pace *p, int count, double together, double alone, dou
     for (int i = 0; i < count; i++) {
         bool by_itself = task_pace_alone(p);
         n += by_itself;
-        task_pace_note(p, by_itself, by_itself ? alone : together, work);
+        task_pace_note(p, by_itself, by_itself ? alone : together, work, 0);
     }
     return n;
 }
@@ -351,7 +351,7 @@ static void workers_in_the_way_are_left_out(void **state)
     for (int i = 0; i < 100; i++) {
         bool by_itself = task_pace_alone(&s), slept = i == 0 || apart > 0;
         apart = by_itself ? apart + 1 : 0;
-        task_pace_note(&s, by_itself, by_itself ? 18 : slept ? 30 : 10, 18);
+        task_pace_note(&s, by_itself, by_itself ? 18 : slept ? 30 : 10, 18, 100);
     }
     assert_int_equal(pace_runs(&s, 1000, 10, 18, 18), 0);
     /* Without known costs one run alone tells. */
