@@ -30,9 +30,11 @@ bool op_blocked_paired_suits(op_lower *c, const op_conv *conv)
     bool pointwise = conv->n == 1 && conv->group == 1 && w->taps == 1 && w->stride[0] == 1 &&
                      w->stride[1] == 1 && w->out_size == w->in_size &&
                      c->in[0].type.shape.rank == 5;
-    op_product p = {.g = {.m = w->out_size, .n = conv->m, .k = conv->c}, .batch = 1};
+    op_product p = {
+        .g = {.m = w->out_size, .n = conv->m, .k = conv->c, .b_row = 1, .b_col = conv->c},
+        .batch = 1};
     bool known = c->in[1].constant && c->in[1].constant->data;
-    return pointwise && known && op_paired_can(c, &p) && worth(c, &p.g) && ends_in_registers(c, &e);
+    return pointwise && known && worth(c, &p.g) && op_paired_can(c, &p) && ends_in_registers(c, &e);
 }
 
 tacit_status op_lower_blocked_paired(op_lower *c, const op_conv *conv, const float *bias)

@@ -1,11 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Products with a constant right side whose terms are multiplied in pairs (cpu/paired.h). */
+#include <string.h>
+
+#include "base/map.h"
 #include "op/lowerings.h"
 #include "op/product.h"
 
+/* The bits of a few elements of column j, spread over it; 0: all of them are zero. */
+static uint64_t trace_of(const float *b, const cpu_gemm_args *g, int64_t j)
+{
+    enum { LOOKS = 8 };
+    uint64_t h = 0;
+    bool zero = true;
+    for (int64_t i = 0; i < LOOKS; i++) {
+        float x = b[g->k * i / LOOKS * g->b_row + j * g->b_col];
+        uint32_t bits;
+        memcpy(&bits, &x, sizeof bits);
+        h = hash_mix(h, bits);
+        zero &= x == 0;
+    }
+    return zero ? 0 : h | 1;
+}
+
+/* Has B two columns alike? What they give must be alike too (a tie stays a tie), but of columns
+ * side by side one may be paired and the other not. Columns of zeros give zeros either way. What
+ * cannot be looked at counts as alike. */
+static bool has_twins(const op_lower *c, const op_product *p)
+{
+    const cpu_gemm_args *g = &p->g;
+    const tacit_allocator *allocator = alloc_or_default(c->allocator);
+    const float *b = c->in[1].constant ? c->in[1].constant->data : NULL;
+    size_t room = 16;
+    if (!b)
+        return true;
+    while (room < 2 * (size_t)g->n)
+        room *= 2;
+    uint64_t *seen = mem_alloc_zero(allocator, room * sizeof *seen);
+    bool twins = !seen;
+    for (int64_t j = 0; !twins && j < g->n; j++) {
+        uint64_t trace = trace_of(b, g, j);
+        size_t at = trace >> 1 & (room - 1);
+        while (trace && seen[at] && seen[at] != trace)
+            at = (at + 1) & (room - 1);
+        twins = trace && seen[at] == trace;
+        seen[at] = trace ? trace : seen[at];
+    }
+    mem_release(allocator, seen, room * sizeof *seen);
+    return twins;
+}
+
 bool op_paired_can(const op_lower *c, const op_product *p)
 {
-    return p->batch == 1 && p->g.m > 0 && p->g.n > 0 && !c->batch_invariant && !c->plain_sums;
+    return p->batch == 1 && p->g.m > 0 && p->g.n > 0 && p->g.k > 0 && !c->batch_invariant &&
+           !c->plain_sums && !has_twins(c, p);
 }
 
 /* Where it was measured to be faster: enough rows share what is read of B, and enough panels what

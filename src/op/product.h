@@ -14,8 +14,8 @@ typedef struct op_product {
     const float *packed_bias;
 } op_product;
 
-/* lower_paired.c: can a product with a constant right side (input 1, dense) be computed with paired
- * terms, is that faster here, and then */
+/* lower_paired.c: can a product with a constant right side (input 1, dense, strides in `g`) be
+ * computed with paired terms, is that faster here, and then */
 bool op_paired_can(const op_lower *c, const op_product *p);
 bool op_paired_suits(const op_lower *c, const op_product *p);
 tacit_status op_lower_paired(op_lower *c, const op_product *p);

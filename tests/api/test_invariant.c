@@ -243,12 +243,44 @@ static void plain_sums_are_plain(void **state)
     tacit_tuning_free(t);
 }
 
+/* Equal columns of a weight give equal bits, wherever they lie: ties of logits stay ties. */
+static void equal_columns_stay_equal(void **state)
+{
+    (void)state;
+    enum { BATCH = 20, IN = 256, OUT = 192, PAIRED = 4 };
+    static const int64_t twins[] = {3, 20, 40, 100, 190};
+    tacit_tuning *t;
+    assert_int_equal(tacit_tuning_open("/nonexistent/tuning", &t, &err), TACIT_OK);
+    tacit_tuning_force(t, PAIRED);
+    rng r = rng_seed(9);
+    float *w = randoms(&r, IN * OUT), *x = randoms(&r, BATCH * IN);
+    for (int64_t k = 0; k < IN; k++)
+        for (size_t i = 1; i < sizeof twins / sizeof *twins; i++)
+            w[k * OUT + twins[i]] = w[k * OUT + twins[0]];
+    tacit_builder *b;
+    assert_int_equal(tacit_builder_create("twins", NULL, &b, &err), TACIT_OK);
+    const char *names[2] = {"batch", NULL};
+    tacit_value in = tacit_builder_input(b, "x", TACIT_F32, 2, (int64_t[]){-1, IN}, names);
+    tacit_value weights = tacit_builder_constant(b, NULL, TACIT_F32, 2, (int64_t[]){IN, OUT}, w);
+    tacit_model *m = finish(b, op(b, "MatMul", in, weights));
+    int64_t row;
+    float *y = run(m, &(tacit_compile_options){.tuning = t}, BATCH, x, &row);
+    for (int64_t i = 0; i < BATCH; i++)
+        for (size_t k = 1; k < sizeof twins / sizeof *twins; k++)
+            assert_memory_equal(&y[i * row + twins[k]], &y[i * row + twins[0]], sizeof *y);
+    free(y);
+    free(w);
+    free(x);
+    tacit_model_free(m);
+    tacit_tuning_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_their_own),   cmocka_unit_test(wide_rows_are_their_own),
         cmocka_unit_test(images_are_their_own), cmocka_unit_test(ways_agree),
-        cmocka_unit_test(plain_sums_are_plain),
+        cmocka_unit_test(plain_sums_are_plain), cmocka_unit_test(equal_columns_stay_equal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
