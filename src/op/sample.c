@@ -307,8 +307,8 @@ static void roi_bin(const roi_bins *b, const double *image, int64_t channels, in
     for (int64_t ch = 0; ch < channels; ch++)
         out[ch * out_step] = b->max ? -INFINITY : 0;
     for (int64_t k = 0; k < b->ny * b->nx; k++) {
-        double row = ((double)(k / b->nx) + 0.5) / (double)b->ny;
-        double column = ((double)(k % b->nx) + 0.5) / (double)b->nx;
+        int64_t y = k / b->nx, x = k % b->nx;
+        double row = ((double)y + 0.5) / (double)b->ny, column = ((double)x + 0.5) / (double)b->nx;
         roi_tap t = roi_corners(b, b->y0 + ((double)i + row) * b->bin_h,
                                 b->x0 + ((double)j + column) * b->bin_w);
         const double *plane = image;

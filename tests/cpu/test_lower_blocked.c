@@ -294,14 +294,10 @@ static void moves(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolutions),
-        cmocka_unit_test(first_layers),
-        cmocka_unit_test(tiles_and_groups),
-        cmocka_unit_test(long_pointwise_sums),
-        cmocka_unit_test(three_by_three),
-        cmocka_unit_test(depthwise),
-        cmocka_unit_test(pooling),
-        cmocka_unit_test(moves),
+        cmocka_unit_test(convolutions),     cmocka_unit_test(first_layers),
+        cmocka_unit_test(tiles_and_groups), cmocka_unit_test(long_pointwise_sums),
+        cmocka_unit_test(three_by_three),   cmocka_unit_test(depthwise),
+        cmocka_unit_test(pooling),          cmocka_unit_test(moves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
