@@ -8,7 +8,7 @@
 
 #include "task/graph.h"
 
-enum { STEAL_MOST = 16, SERIAL_NS = 2000, SERIAL_NODES = 64, BRIEF_NS = 500 * 1000 };
+enum { STEAL_MOST = 16, SERIAL_NS = 2000, SERIAL_NODES = 64 };
 
 /* ---- one node ----------------------------------------------------------------------------- */
 
@@ -467,7 +467,7 @@ static void run_together(tacit_task_runtime *rt, tacit_task_graph *g)
     run_anyhow(rt, g, !alone);
     double work = g->costs_known ? (double)g->total_cost * rt->ticks_per_ns : 0;
     if (!g->async_count && !g->learning)
-        task_pace_note(&g->pace, alone, (double)g->last_ticks, work, BRIEF_NS * rt->ticks_per_ns);
+        task_pace_note(&g->pace, alone, (double)g->last_ticks, work);
 }
 
 tacit_status tacit_task_graph_run(tacit_task_runtime *rt, tacit_task_graph *g, tacit_error *err)

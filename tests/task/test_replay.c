@@ -324,7 +324,7 @@ static int pace_runs(task_pace *p, int count, double together, double alone, dou
     for (int i = 0; i < count; i++) {
         bool by_itself = task_pace_alone(p);
         n += by_itself;
-        task_pace_note(p, by_itself, by_itself ? alone : together, work, 0);
+        task_pace_note(p, by_itself, by_itself ? alone : together, work);
     }
     return n;
 }
@@ -351,13 +351,22 @@ static void workers_in_the_way_are_left_out(void **state)
     for (int i = 0; i < 100; i++) {
         bool by_itself = task_pace_alone(&s), slept = i == 0 || apart > 0;
         apart = by_itself ? apart + 1 : 0;
-        task_pace_note(&s, by_itself, by_itself ? 18 : slept ? 30 : 10, 18, 100);
+        task_pace_note(&s, by_itself, by_itself ? 18 : slept ? 30 : 10, 18);
     }
     assert_int_equal(pace_runs(&s, 1000, 10, 18, 18), 0);
     /* Without known costs one run alone tells. */
     task_pace r = {0};
     (void)pace_runs(&r, 10, 10, 18, 0);
     assert_int_equal(pace_runs(&r, 1000, 16, 18, 0), 1);
+    /* After a pause the first run is slow, slower than alone: that is no reason to go on alone. */
+    task_pace t = {0};
+    int lonely = 0;
+    for (int i = 0; i < 1000; i++) {
+        bool by_itself = task_pace_alone(&t);
+        lonely += by_itself;
+        task_pace_note(&t, by_itself, by_itself ? 36 : i % 4 == 0 ? 60 : 22, 36);
+    }
+    assert_in_range(lonely, 0, 8);
 }
 
 int main(void)
