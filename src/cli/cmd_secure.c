@@ -80,11 +80,10 @@ int secure_open(const char *command, const char *path, secure_how *h, cli_job *j
         return code;
     tacit_secure_options o;
     code = secure_options(command, h, job, &o);
-    if (code >= 0)
-        return code;
-    if (tacit_secure_compile(job->model, &o, out, &err) != TACIT_OK)
-        return cli_fail(command, "%s", err.message);
-    return -1;
+    if (code < 0 && tacit_secure_compile(job->model, &o, out, &err) != TACIT_OK)
+        code = cli_fail(command, "%s", err.message);
+    free((void *)o.dims);
+    return code;
 }
 
 static void print_tensor(const tacit_tensor *t)
