@@ -170,6 +170,14 @@ static entry *find(const eager_cache *c, const ir_node *node, const ir_tensor *c
     return NULL;
 }
 
+static void forget(eager_cache *c, entry *e)
+{
+    for (uint32_t i = 0; i < c->entries.count; i++)
+        if (c->entries.data[i] == e)
+            c->entries.data[i] = NULL;
+    entry_free(c, e);
+}
+
 /* From now on the node runs by `e`; what nobody runs by any more is released. */
 static void move_to(eager_cache *c, place *p, entry *e)
 {
@@ -178,10 +186,7 @@ static void move_to(eager_cache *c, place *p, entry *e)
     e->users++;
     if (!before || --before->users)
         return;
-    for (uint32_t i = 0; i < c->entries.count; i++)
-        if (c->entries.data[i] == before)
-            c->entries.data[i] = NULL;
-    entry_free(c, before);
+    forget(c, before);
 }
 
 /* --- building --------------------------------------------------------------------------------- */
@@ -306,14 +311,9 @@ static entry *build(eager_cache *c, const ir_node *node, const ir_tensor *const 
         build_program(c, e, g);
         c->builds++;
     }
-    if (e && !g) {
-        for (uint32_t i = 0; i < c->entries.count; i++)
-            if (c->entries.data[i] == e)
-                c->entries.data[i] = NULL;
-        entry_free(c, e);
-        e = NULL;
-    }
-    return e;
+    if (e && !g)
+        forget(c, e);
+    return g ? e : NULL;
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
