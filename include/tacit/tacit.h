@@ -167,6 +167,18 @@ TACIT_API TACIT_MUST_USE tacit_status tacit_model_input(const tacit_model *model
                                                         tacit_port *out);
 TACIT_API TACIT_MUST_USE tacit_status tacit_model_output(const tacit_model *model, uint32_t index,
                                                          tacit_port *out);
+/* What the file says about its model; texts are "" where it says nothing, and belong to the model.
+ * `metadata_count` pairs of key and value are read one by one. */
+typedef struct tacit_about {
+    const char *graph_name, *graph_doc;
+    const char *producer, *producer_version, *domain, *doc;
+    int64_t version;
+    uint32_t metadata_count;
+} tacit_about;
+
+TACIT_API void tacit_model_about(const tacit_model *model, tacit_about *out);
+TACIT_API TACIT_MUST_USE tacit_status tacit_model_metadata(const tacit_model *model, uint32_t index,
+                                                           const char **key, const char **value);
 /* Weights, for those who train them: type and contents (`data` may be NULL; it receives NULL where
  * the file's contents were left out). They belong to the model. */
 TACIT_API uint32_t tacit_model_weight_count(const tacit_model *model);

@@ -101,6 +101,43 @@ static PyObject *model_outputs(PyObject *self, PyObject *unused)
     return ports(self, false);
 }
 
+/* A file's words are not always UTF-8. */
+static PyObject *words(const char *text)
+{
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+}
+
+static PyObject *metadata_of(const tacit_model *model, uint32_t count)
+{
+    PyObject *dict = PyDict_New();
+    for (uint32_t i = 0; dict && i < count; i++) {
+        const char *key, *value;
+        if (tacit_model_metadata(model, i, &key, &value) != TACIT_OK)
+            break;
+        PyObject *k = words(key), *v = words(value);
+        if (!k || !v || PyDict_SetItem(dict, k, v) < 0)
+            Py_CLEAR(dict);
+        Py_XDECREF(k);
+        Py_XDECREF(v);
+    }
+    return dict;
+}
+
+/* (graph name, graph doc, producer, its version, domain, doc, version, metadata) */
+static PyObject *model_about(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    const tacit_model *model = py_model_of(self);
+    if (!model)
+        return NULL;
+    tacit_about about;
+    tacit_model_about(model, &about);
+    return Py_BuildValue("(NNNNNNLN)", words(about.graph_name), words(about.graph_doc),
+                         words(about.producer), words(about.producer_version), words(about.domain),
+                         words(about.doc), (long long)about.version,
+                         metadata_of(model, about.metadata_count));
+}
+
 static PyObject *model_text(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"with_weights", NULL};
@@ -113,7 +150,7 @@ static PyObject *model_text(PyObject *self, PyObject *args, PyObject *kwargs)
     tacit_status status = tacit_model_text(model, with_weights, &text, &err);
     if (status != TACIT_OK)
         return py_raise(status, &err);
-    PyObject *result = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+    PyObject *result = words(text);
     tacit_text_free(text);
     return result;
 }
@@ -233,6 +270,7 @@ static PyObject *model_compile(PyObject *self, PyObject *args)
 static PyMethodDef methods[] = {
     {"_inputs", model_inputs, METH_NOARGS, NULL},
     {"_outputs", model_outputs, METH_NOARGS, NULL},
+    {"_about", model_about, METH_NOARGS, NULL},
     {"text", KEYWORDS(model_text), "The graph in text form; large weights elided."},
     {"save", model_save, METH_VARARGS, "Writes the model; the suffix chooses the format."},
     {"_weight_names", model_weight_names, METH_NOARGS, NULL},

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __version__ = _tacit.version()
 __all__ = [
-    "Error", "Graph", "Model", "Port", "Program", "Quantized", "Runner", "Session", "TrainStep",
-    "Value", "View", "compile", "from_torch", "grad", "jvp", "load", "quantize", "runner", "scan",
+    "About", "Error", "Graph", "Model", "Port", "Program", "Quantized", "Runner", "Session",
+    "TrainStep", "Value", "View", "compile", "from_torch", "grad", "jvp", "load", "quantize", "runner", "scan",
     "show", "train_step", "vmap",
 ]  # fmt: skip
 
@@ -60,6 +60,19 @@ def _choice(table: Dict[str, int], value: str, what: str) -> int:
     return table[value]
 
 
+class About(NamedTuple):
+    """What a file says about its model; "" (0, no pairs) where it says nothing."""
+
+    graph_name: str
+    graph_doc: str
+    producer: str
+    producer_version: str
+    domain: str
+    doc: str
+    version: int
+    metadata: Dict[str, str]
+
+
 class Model(_tacit.Model):
     """A graph as it was loaded or built. Immutable."""
 
@@ -87,6 +100,11 @@ class Model(_tacit.Model):
                 if isinstance(size, str):
                     found[size] = None
         return list(found)
+
+    @property
+    def about(self) -> About:
+        """What the file says about its model."""
+        return About(*self._about())
 
     def compile(self, **options: Any) -> "Session":
         """See tacit.compile."""

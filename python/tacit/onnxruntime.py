@@ -95,6 +95,16 @@ def _node_arg(port: Port, sizes: Dict[str, int]) -> NodeArg:
     return NodeArg(port.name, shape, kinds.get(port.kind, tensor))
 
 
+class ModelMetadata(NamedTuple):
+    producer_name: str
+    graph_name: str
+    domain: str
+    description: str
+    graph_description: str
+    version: int
+    custom_metadata_map: Dict[str, str]
+
+
 class OrtValue:
     """An array with ONNX Runtime's methods. The array is shared, not copied."""
 
@@ -229,6 +239,7 @@ class InferenceSession:
             threads=max(threads, 0),
             disabled_passes=["all"] if off else [],
         )
+        self._about = model.about
         self._results = self._runner.results
         self._names = [port.name for port in self._runner.outputs]
         self._started = time.time_ns()
@@ -243,6 +254,18 @@ class InferenceSession:
 
     def get_overridable_initializers(self) -> List[NodeArg]:
         return []
+
+    def get_modelmeta(self) -> ModelMetadata:
+        about = self._about
+        return ModelMetadata(
+            producer_name=about.producer,
+            graph_name=about.graph_name,
+            domain=about.domain,
+            description=about.doc,
+            graph_description=about.graph_doc,
+            version=about.version,
+            custom_metadata_map=dict(about.metadata),
+        )
 
     def get_providers(self) -> List[str]:
         return get_available_providers()
@@ -334,6 +357,10 @@ class InferenceSession:
 
 def get_available_providers() -> List[str]:
     return ["CPUExecutionProvider"]
+
+
+def get_all_providers() -> List[str]:
+    return get_available_providers()
 
 
 def get_device() -> str:

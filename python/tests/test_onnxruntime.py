@@ -67,6 +67,44 @@ def test_ports(ort, path):
     assert s.get_providers() == ["CPUExecutionProvider"]
 
 
+def test_modelmeta(ort, path, tmp_path):
+    onnx = pytest.importorskip("onnx")
+    fields = ("producer_name", "graph_name", "domain", "description", "graph_description")
+    bare = open_session(ort, path).get_modelmeta()
+    assert [getattr(bare, f) for f in fields] == ["", "g", "", "", ""]
+    assert bare.custom_metadata_map == {}
+    model = onnx.load(path)
+    model.producer_name, model.producer_version = "maker", "2.1"
+    model.domain, model.doc_string, model.model_version = "org.example", "of the model", 7
+    model.graph.doc_string = "of the graph"
+    pairs = {"names": "{0: 'Katze', 1: 'Hündin'}", "stride": "32", "empty": ""}
+    onnx.helper.set_model_props(model, pairs)
+    onnx.save(model, tmp_path / "told.onnx")
+    meta = open_session(ort, str(tmp_path / "told.onnx")).get_modelmeta()
+    assert [getattr(meta, f) for f in fields] == [
+        "maker", "g", "org.example", "of the model", "of the graph",
+    ]  # fmt: skip
+    assert meta.version == 7
+    assert meta.custom_metadata_map == pairs
+
+
+def test_what_a_file_says_is_kept(path, tmp_path):
+    """Through our writer and through the text form, for others to read."""
+    onnx = pytest.importorskip("onnx")
+    model = onnx.load(path)
+    model.domain, model.doc_string, model.model_version = "org.example", "a\n\"b\"", -3
+    onnx.helper.set_model_props(model, {"k": "v", "": "x"})
+    onnx.save(model, tmp_path / "told.onnx")
+    first = tacit.load(tmp_path / "told.onnx")
+    first.save(tmp_path / "again.onnx")
+    first.save(tmp_path / "again.tacit")
+    again = onnx.load(tmp_path / "again.onnx")
+    assert (again.domain, again.doc_string, again.model_version) == ("org.example", 'a\n"b"', -3)
+    assert {p.key: p.value for p in again.metadata_props} == {"k": "v", "": "x"}
+    assert tacit.load(tmp_path / "again.tacit").about == first.about
+    assert first.about.metadata == {"k": "v", "": "x"}
+
+
 def test_run(ort, path, rng):
     s = open_session(ort, path)
     for batch in (1, 2, 5, 2):

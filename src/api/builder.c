@@ -24,7 +24,7 @@ tacit_status tacit_builder_create(const char *name, const tacit_load_options *op
         api_model_release(m);
         return status;
     }
-    m->graph->producer = "tacit";
+    m->graph->about.producer = "tacit";
     b->model = m;
     *out = b;
     return TACIT_OK;

@@ -251,6 +251,30 @@ tacit_status tacit_model_input(const tacit_model *model, uint32_t index, tacit_p
     return TACIT_OK;
 }
 
+void tacit_model_about(const tacit_model *model, tacit_about *out)
+{
+    const ir_graph *g = model->graph;
+    *out = (tacit_about){.graph_name = g->name,
+                         .graph_doc = g->doc,
+                         .producer = g->about.producer,
+                         .producer_version = g->about.producer_version,
+                         .domain = g->about.domain,
+                         .doc = g->about.doc,
+                         .version = g->about.version,
+                         .metadata_count = g->about.metadata.count};
+}
+
+tacit_status tacit_model_metadata(const tacit_model *model, uint32_t index, const char **key,
+                                  const char **value)
+{
+    if (index >= model->graph->about.metadata.count)
+        return TACIT_ERR_ARGUMENT;
+    const ir_pair *pair = &model->graph->about.metadata.data[index];
+    *key = pair->key;
+    *value = pair->value;
+    return TACIT_OK;
+}
+
 static bool is_weight(const ir_value *v)
 {
     return v->is_initializer && !v->is_input;

@@ -165,6 +165,10 @@ tacit_status tacit_secure_strip(const tacit_secure *s, const char *path, tacit_e
     arena_init(&memory, NULL);
     ir_graph *g = ir_graph_clone(s->graph, &memory);
     tacit_status status = g ? TACIT_OK : error_memory(err, "the description");
+    if (g) { /* words about the model are the owner's */
+        ir_about_clear(g);
+        g->doc = "";
+    }
     for (uint32_t i = 0; g && i < g->values.count && p->mode.weights != SEC_PUBLIC; i++) {
         ir_value *v = g->values.data[i];
         if (!v->constant || v->constant->kind != IR_TENSOR ||

@@ -4,6 +4,20 @@
 
 #include "ir/graph.h"
 
+static bool clone_about(const ir_about *from, ir_graph *g)
+{
+    ir_about *to = &g->about;
+    to->producer = arena_strdup(g->memory, from->producer);
+    to->producer_version = arena_strdup(g->memory, from->producer_version);
+    to->domain = arena_strdup(g->memory, from->domain);
+    to->doc = arena_strdup(g->memory, from->doc);
+    to->version = from->version;
+    for (uint32_t i = 0; i < from->metadata.count; i++)
+        if (!ir_metadata_add(g, from->metadata.data[i].key, from->metadata.data[i].value))
+            return false;
+    return to->producer && to->producer_version && to->domain && to->doc;
+}
+
 static ir_graph *clone_into(const ir_graph *g, arena *memory, ir_graph *parent);
 
 static bool clone_attrs(const ir_node *from, ir_node *to, ir_graph *g)
@@ -112,9 +126,9 @@ static ir_graph *clone_into(const ir_graph *from, arena *memory, ir_graph *paren
         return NULL;
     g->parent = parent;
     g->doc = arena_strdup(memory, from->doc);
-    g->producer = arena_strdup(memory, from->producer);
     g->fresh = from->fresh;
-    if (!g->doc || !g->producer || !clone_values(from, g, values) || !clone_lists(from, g, values))
+    if (!g->doc || !clone_about(&from->about, g) || !clone_values(from, g, values) ||
+        !clone_lists(from, g, values))
         return NULL;
     for (uint32_t i = 0; i < from->nodes.count; i++) {
         if (!from->nodes.data[i]->type)

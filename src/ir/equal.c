@@ -143,12 +143,28 @@ static bool same_initializers(const ir_graph *a, const ir_graph *b, sbuf *why)
     return true;
 }
 
+static bool same_about(const ir_about *a, const ir_about *b)
+{
+    if (!same_text(a->producer, b->producer) ||
+        !same_text(a->producer_version, b->producer_version) || !same_text(a->domain, b->domain) ||
+        !same_text(a->doc, b->doc) || a->version != b->version ||
+        a->metadata.count != b->metadata.count)
+        return false;
+    for (uint32_t i = 0; i < a->metadata.count; i++)
+        if (!same_text(a->metadata.data[i].key, b->metadata.data[i].key) ||
+            !same_text(a->metadata.data[i].value, b->metadata.data[i].value))
+            return false;
+    return true;
+}
+
 bool ir_graph_equal(const ir_graph *a, const ir_graph *b, sbuf *why)
 {
     if (!same_text(a->name, b->name) || a->nodes.count != b->nodes.count ||
         a->inputs.count != b->inputs.count || a->outputs.count != b->outputs.count ||
         a->captures.count != b->captures.count || a->opsets.count != b->opsets.count)
         return differ(why, "name or size", a->name);
+    if (!same_text(a->doc, b->doc) || !same_about(&a->about, &b->about))
+        return differ(why, "what is said about it", a->name);
     for (uint32_t i = 0; i < a->opsets.count; i++)
         if (!same_text(a->opsets.data[i].domain, b->opsets.data[i].domain) ||
             a->opsets.data[i].version != b->opsets.data[i].version)

@@ -14,10 +14,21 @@ ir_graph *ir_graph_new(arena *memory, const char *name)
     g->memory = memory;
     g->name = arena_strdup(memory, name ? name : "graph");
     g->doc = "";
-    g->producer = "";
+    ir_about_clear(g);
     map_init(&g->value_names, memory);
     map_init(&g->node_names, memory);
     return g->name ? g : NULL;
+}
+
+void ir_about_clear(ir_graph *g)
+{
+    g->about = (ir_about){.producer = "", .producer_version = "", .domain = "", .doc = ""};
+}
+
+bool ir_metadata_add(ir_graph *g, const char *key, const char *value)
+{
+    ir_pair pair = {arena_strdup(g->memory, key), arena_strdup(g->memory, value)};
+    return pair.key && pair.value && vec_push(g->memory, &g->about.metadata, pair);
 }
 
 /* A name not yet in `names`: the stem itself, or the stem with a number. */

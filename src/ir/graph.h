@@ -97,9 +97,21 @@ typedef struct ir_opset {
     int64_t version;
 } ir_opset;
 
+typedef struct ir_pair {
+    const char *key, *value;
+} ir_pair;
+
+/* What a file says about its model and no operator reads. Texts are never NULL. */
+typedef struct ir_about {
+    const char *producer, *producer_version, *domain, *doc;
+    int64_t version;
+    VEC(ir_pair) metadata;
+} ir_about;
+
 struct ir_graph {
     arena *memory;
-    const char *name, *doc, *producer;
+    const char *name, *doc;
+    ir_about about; /* the top graph's */
     VEC(ir_value *) values;
     VEC(ir_node *) nodes; /* topological order once ir_graph_sort has run */
     VEC(ir_value *) inputs;
@@ -117,6 +129,9 @@ struct ir_graph {
 /* Building. All return NULL when out of memory. Names are copied; a taken or NULL name is made
  * unique by a suffix. */
 ir_graph *ir_graph_new(arena *memory, const char *name);
+bool ir_metadata_add(ir_graph *g, const char *key, const char *value);
+/* Forgets what `about` holds. */
+void ir_about_clear(ir_graph *g);
 ir_value *ir_value_new(ir_graph *g, const char *name, const ir_type *type);
 ir_value *ir_input_new(ir_graph *g, const char *name, const ir_type *type);
 ir_value *ir_constant_new(ir_graph *g, const char *name, const ir_tensor *data);

@@ -507,6 +507,42 @@ static tacit_status parse_opset(parser *p)
     return lex_next(&p->lex);
 }
 
+static tacit_status parse_metadata(parser *p)
+{
+    ir_pair pair;
+    TRY(lex_next(&p->lex));
+    TRY(parse_string(p, &pair.key, NULL));
+    TRY(parse_string(p, &pair.value, NULL));
+    return vec_push(p->memory, &p->graph->about.metadata, pair) ? TACIT_OK : no_memory(p);
+}
+
+static tacit_status parse_model_version(parser *p)
+{
+    TRY(lex_next(&p->lex));
+    if (!lex_int(&p->lex, &p->graph->about.version))
+        return lex_fail(&p->lex, "expected the model's version");
+    return lex_next(&p->lex);
+}
+
+/* What a line of one text is about; NULL: it is no such line. */
+static const char **text_field(const parser *p)
+{
+    ir_graph *g = p->graph;
+    const struct {
+        const char *word, **text;
+    } fields[] = {
+        {"producer", &g->about.producer},
+        {"producer_version", &g->about.producer_version},
+        {"model_domain", &g->about.domain},
+        {"model_doc", &g->about.doc},
+        {"doc", &g->doc},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (lex_is_word(&p->lex, fields[i].word))
+            return fields[i].text;
+    return NULL;
+}
+
 static tacit_status parse_line(parser *p)
 {
     lexer *l = &p->lex;
@@ -520,10 +556,14 @@ static tacit_status parse_line(parser *p)
         return parse_symbol(p);
     if (lex_is_word(l, "opset"))
         return parse_opset(p);
-    if (lex_is_word(l, "producer") || lex_is_word(l, "doc")) {
-        const char **field = lex_is_word(l, "doc") ? &p->graph->doc : &p->graph->producer;
+    if (lex_is_word(l, "metadata"))
+        return parse_metadata(p);
+    if (lex_is_word(l, "model_version"))
+        return parse_model_version(p);
+    const char **text = text_field(p);
+    if (text) {
         TRY(lex_next(l));
-        return parse_string(p, field, NULL);
+        return parse_string(p, text, NULL);
     }
     if (lex_is_word(l, "out")) {
         ir_value *v;

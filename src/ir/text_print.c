@@ -332,9 +332,30 @@ static void print_text_line(printer *p, const char *word, const char *text)
     sbuf_char(p->out, '\n');
 }
 
+static void print_about(printer *p, const ir_about *about)
+{
+    print_text_line(p, "producer", about->producer);
+    print_text_line(p, "producer_version", about->producer_version);
+    print_text_line(p, "model_domain", about->domain);
+    print_text_line(p, "model_doc", about->doc);
+    if (about->version) {
+        indent(p);
+        sbuf_printf(p->out, "model_version %lld\n", (long long)about->version);
+    }
+    for (uint32_t i = 0; i < about->metadata.count; i++) {
+        const ir_pair *pair = &about->metadata.data[i];
+        indent(p);
+        sbuf_text(p->out, "metadata ");
+        print_quoted(p->out, pair->key, strlen(pair->key));
+        sbuf_char(p->out, ' ');
+        print_quoted(p->out, pair->value, strlen(pair->value));
+        sbuf_char(p->out, '\n');
+    }
+}
+
 static void print_body(printer *p, const ir_graph *g)
 {
-    print_text_line(p, "producer", g->producer);
+    print_about(p, &g->about);
     print_text_line(p, "doc", g->doc);
     for (uint32_t i = 0; i < g->opsets.count; i++) {
         indent(p);

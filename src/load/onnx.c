@@ -37,7 +37,9 @@ const char *onnx_domain(const char *domain)
 
 typedef struct model_proto {
     int64_t ir_version;
-    wire_span graph, producer, producer_version;
+    wire_span graph, producer, producer_version, domain, doc;
+    int64_t version;
+    onnx_spans metadata;
     bool has_graph;
     onnx_opsets opsets;
     onnx_spans functions;
@@ -53,6 +55,12 @@ static tacit_status model_field(onnx_reader *r, const wire *w, const wire_field 
         return wire_bytes(w, f, &m->producer, r->err);
     case 3:
         return wire_bytes(w, f, &m->producer_version, r->err);
+    case 4:
+        return wire_bytes(w, f, &m->domain, r->err);
+    case 5:
+        return wire_int(w, f, &m->version, r->err);
+    case 6:
+        return wire_bytes(w, f, &m->doc, r->err);
     case 7:
         if (m->has_graph)
             return error_set(r->err, TACIT_ERR_FORMAT, "the model has two graphs");
@@ -61,6 +69,10 @@ static tacit_status model_field(onnx_reader *r, const wire *w, const wire_field 
     case 8:
         TRY(wire_bytes(w, f, &bytes, r->err));
         return onnx_opset(r, bytes, &m->opsets);
+    case 14:
+        TRY(wire_bytes(w, f, &bytes, r->err));
+        return vec_push(r->scratch, &m->metadata, bytes) ? TACIT_OK
+                                                         : error_memory(r->err, "metadata");
     case 25:
         TRY(wire_bytes(w, f, &bytes, r->err));
         return vec_push(r->scratch, &m->functions, bytes) ? TACIT_OK
@@ -90,19 +102,53 @@ static tacit_status scan_model(onnx_reader *r, wire_span proto, model_proto *m)
     return TACIT_OK;
 }
 
+/* Words for people: what is behind a NUL byte is left out. */
+static tacit_status keep_text(onnx_reader *r, wire_span span, const char **out)
+{
+    const void *end = span.size ? memchr(span.data, 0, span.size) : NULL;
+    if (end)
+        span.size = (size_t)((const uint8_t *)end - (const uint8_t *)span.data);
+    TRY(onnx_text(r, span, out));
+    *out = arena_strdup(r->memory, *out);
+    return *out ? TACIT_OK : error_memory(r->err, "the model's header");
+}
+
+static tacit_status read_pair(onnx_reader *r, wire_span proto)
+{
+    wire w = wire_open(proto, "metadata");
+    wire_field f;
+    wire_span key = {0}, value = {0};
+    while (wire_next(&w, &f, r->err)) {
+        if (f.number == 1)
+            TRY(wire_bytes(&w, &f, &key, r->err));
+        else if (f.number == 2)
+            TRY(wire_bytes(&w, &f, &value, r->err));
+    }
+    TRY(wire_status(&w));
+    ir_pair pair;
+    TRY(keep_text(r, key, &pair.key));
+    TRY(keep_text(r, value, &pair.value));
+    return vec_push(r->memory, &r->top->about.metadata, pair) ? TACIT_OK
+                                                              : error_memory(r->err, "metadata");
+}
+
 static tacit_status set_header(onnx_reader *r, const model_proto *m)
 {
-    const char *name, *version;
-    TRY(onnx_text(r, m->producer, &name));
-    TRY(onnx_text(r, m->producer_version, &version));
-    r->top->producer = arena_printf(r->memory, "%s%s%s", name, *version ? " " : "", version);
+    ir_about *about = &r->top->about;
+    TRY(keep_text(r, m->producer, &about->producer));
+    TRY(keep_text(r, m->producer_version, &about->producer_version));
+    TRY(keep_text(r, m->domain, &about->domain));
+    TRY(keep_text(r, m->doc, &about->doc));
+    about->version = m->version;
+    for (uint32_t i = 0; i < m->metadata.count; i++)
+        TRY(read_pair(r, m->metadata.data[i]));
     for (uint32_t i = 0; i < m->opsets.count; i++) {
         ir_opset o = m->opsets.data[i];
         o.domain = arena_strdup(r->memory, o.domain);
         if (!o.domain || !vec_push(r->memory, &r->top->opsets, o))
             return error_memory(r->err, "opsets");
     }
-    return r->top->producer ? TACIT_OK : error_memory(r->err, "the producer's name");
+    return TACIT_OK;
 }
 
 static tacit_status read_model(onnx_reader *r, wire_span proto)

@@ -181,6 +181,23 @@ static tacit_status collect_weights(model_file *f, const write_scope *scope)
     return TACIT_OK;
 }
 
+static void put_about(sbuf *head, const ir_about *about)
+{
+    wire_put_text(head, 2, "tacit");
+    if (*about->domain)
+        wire_put_text(head, 4, about->domain);
+    if (about->version)
+        wire_put_int(head, 5, about->version);
+    if (*about->doc)
+        wire_put_text(head, 6, about->doc);
+    for (uint32_t i = 0; i < about->metadata.count; i++) {
+        size_t start = wire_begin(head, 14);
+        wire_put_text(head, 1, about->metadata.data[i].key);
+        wire_put_text(head, 2, about->metadata.data[i].value);
+        wire_end(head, start);
+    }
+}
+
 static void put_opsets(model_file *f)
 {
     static const char *const others[] = {"ai.onnx.ml", "ai.onnx.preview.training",
@@ -349,7 +366,7 @@ static tacit_status model_open(model_file *f, const ir_graph *g, tacit_error *er
     TRY(collect_weights(f, &scope));
     TRY(onnx_put_graph(&f->w, &f->body, &scope));
     wire_put_int(&f->head, 1, onnx_ir_version(onnx_opset_needed(f->graph)));
-    wire_put_text(&f->head, 2, "tacit");
+    put_about(&f->head, &f->graph->about);
     put_opsets(f);
     return TACIT_OK;
 }

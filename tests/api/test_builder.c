@@ -187,12 +187,39 @@ static void weights_can_be_read(void **state)
     tacit_model_free(m);
 }
 
+static void what_a_file_says_can_be_read(void **state)
+{
+    (void)state;
+    static const char text[] = "tacit 1\ngraph \"net\" {\n producer \"tool\"\n"
+                               " producer_version \"2\"\n model_domain \"d\"\n model_doc \"m\"\n"
+                               " model_version 9\n metadata \"k\" \"v\"\n doc \"g\"\n"
+                               " in %x : f32[2]\n %y : f32[2] = Relu(%x) @r\n out %y\n}\n";
+    tacit_model *m;
+    tacit_about a;
+    const char *key, *value;
+    assert_int_equal(tacit_model_load_memory(text, strlen(text), NULL, &m, NULL), TACIT_OK);
+    tacit_model_about(m, &a);
+    assert_string_equal(a.graph_name, "net");
+    assert_string_equal(a.graph_doc, "g");
+    assert_string_equal(a.producer, "tool");
+    assert_string_equal(a.producer_version, "2");
+    assert_string_equal(a.domain, "d");
+    assert_string_equal(a.doc, "m");
+    assert_int_equal(a.version, 9);
+    assert_int_equal(a.metadata_count, 1);
+    assert_int_equal(tacit_model_metadata(m, 0, &key, &value), TACIT_OK);
+    assert_string_equal(key, "k");
+    assert_string_equal(value, "v");
+    assert_int_equal(tacit_model_metadata(m, 1, &key, &value), TACIT_ERR_ARGUMENT);
+    tacit_model_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(builds_what_it_prints), cmocka_unit_test(the_first_mistake_is_reported),
         cmocka_unit_test(graphs_are_attributes), cmocka_unit_test(graph_attributes_are_checked),
-        cmocka_unit_test(weights_can_be_read),
+        cmocka_unit_test(weights_can_be_read),   cmocka_unit_test(what_a_file_says_can_be_read),
     };
     return cmocka_run_group_tests_name("builder", tests, NULL, NULL);
 }

@@ -34,7 +34,7 @@ static bool has_subgraph(const ir_graph *g)
 static void forget_header(ir_graph *g)
 {
     g->opsets.count = 0;
-    g->producer = "";
+    g->about.producer = g->about.producer_version = "";
 }
 
 static void round_trip(void *context, const char *path)

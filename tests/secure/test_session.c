@@ -28,7 +28,8 @@ typedef struct place {
 } place;
 
 static const char text[] =
-    "tacit 1\ngraph \"net\" {\n opset \"\" 22\n in %x : f32[1,4]\n"
+    "tacit 1\ngraph \"net\" {\n model_doc \"hush\"\n metadata \"for\" \"hush\"\n doc \"hush\"\n "
+    "opset \"\" 22\n in %x : f32[1,4]\n"
     " const %w : f32[4,3] = [0.5, -0.25, 1.0, 0.125, 0.75, -1.0, 0.3, 0.2, 0.1, -0.6, 0.4, 0.9]\n"
     " const %b : f32[3] = [0.1, -0.2, 0.3]\n %a : f32[1,3] = MatMul(%x, %w) @m\n"
     " %c : f32[1,3] = Add(%a, %b) @a\n %y : f32[1,3] = Relu(%c) @r\n out %y\n}\n";
@@ -192,6 +193,7 @@ static void descriptions_hold_no_weights(void **state)
     all[n] = 0;
     assert_null(strstr(all, "0.75"));
     assert_null(strstr(all, "b64"));
+    assert_null(strstr(all, "hush")); /* words about the model are not part of it */
     assert_non_null(strstr(all, "%w : f32[4,3] = ..."));
     /* a changed description is noticed */
     char *shape = strstr(all, "facts");
