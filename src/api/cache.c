@@ -49,7 +49,8 @@ static tacit_status compare(tacit_program *p, const tacit_compile_options *o, ar
     pass_report report;
     uint32_t hidden = 0;
     int64_t capacity = o->cache_capacity - 1;
-    pass_options options = {.disabled = o->disabled_passes, .n_disabled = o->n_disabled_passes};
+    pass_options options = {
+        .disabled = o->disabled_passes, .n_disabled = o->n_disabled_passes, .late_weights = true};
     TRY(bind(p, o, capacity, memory, &other, err));
     TRY(pass_pipeline(other, &options, memory, &report, err));
     TRY(pass_kv_cache(other, capacity, &hidden, err));

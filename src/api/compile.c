@@ -54,8 +54,10 @@ tacit_status api_bound_graph(const tacit_model *model, const tacit_dim *dims, ui
 static tacit_status run_passes(tacit_program *p, const tacit_compile_options *o, tacit_error *err)
 {
     static const char *const all[] = {"all"};
-    pass_options options = {
-        .disabled = o->disabled_passes, .n_disabled = o->n_disabled_passes, .log = &p->log};
+    pass_options options = {.disabled = o->disabled_passes,
+                            .n_disabled = o->n_disabled_passes,
+                            .late_weights = true,
+                            .log = &p->log};
     /* The oracle runs what was loaded, not what was made of it. */
     if (o->executor == TACIT_EXEC_REFERENCE) {
         options.disabled = all;
@@ -73,7 +75,7 @@ static void drop_unused_weights(const tacit_program *p)
         const ir_value *kept = v->is_initializer ? ir_value_find(p->graph, v->name) : NULL;
         bool used = kept && kept->constant == v->constant;
         if (v->is_initializer && v->constant && v->constant->data && !used)
-            api_model_drop_pages((void *)p->model, v->constant->data, v->constant->bytes);
+            api_model_pages((void *)p->model, v->constant->data, v->constant->bytes, OP_PAGES_DONE);
     }
 }
 
@@ -106,8 +108,8 @@ static tacit_status compile(tacit_program *p, const tacit_compile_options *o, ta
                             .batch_invariant = o->batch_invariant != 0,
                             .plain_sums = o->plain_sums != 0,
                             .tuning = api_tuning(tuning),
-                            .drop_pages = api_model_drop_pages,
-                            .drop_context = (void *)p->model};
+                            .pages = api_model_pages,
+                            .pages_context = (void *)p->model};
     tacit_status status = prog_build(p->graph, &options, &p->prog, err);
     tacit_tuning_free(own);
     return status;

@@ -32,10 +32,10 @@ tacit_status api_custom_register(tacit_model *model, const tacit_load_options *o
 void api_model_retain(const tacit_model *model);
 void api_model_release(const tacit_model *model);
 const ir_graph *api_model_graph(const tacit_model *model);
-/* Forget resident pages of a mapped weight that has been packed (see op_lower_packed_away). */
 struct op_tuning;
 struct op_tuning *api_tuning(tacit_tuning *t); /* NULL for NULL */
-void api_model_drop_pages(void *model, const void *data, size_t bytes);
+/* An op_pages_fn for mapped weights of the model. */
+void api_model_pages(void *model, const void *data, size_t bytes, op_pages how);
 /* A value of `g` as a port; strings stay owned by the graph. */
 void api_port(const ir_graph *g, const ir_value *v, tacit_port *out);
 

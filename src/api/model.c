@@ -55,12 +55,14 @@ const ir_graph *api_model_graph(const tacit_model *model)
     return model->graph;
 }
 
-void api_model_drop_pages(void *model, const void *data, size_t bytes)
+void api_model_pages(void *model, const void *data, size_t bytes, op_pages how)
 {
+    void (*advise)(const file_map *, const void *, size_t) =
+        how == OP_PAGES_SPARSE ? file_map_sparse : file_map_drop;
     for (const tacit_model *m = model; m; m = m->base) {
-        file_map_drop(&m->file, data, bytes);
+        advise(&m->file, data, bytes);
         for (const load_file *f = m->external.first; f; f = f->next)
-            file_map_drop(&f->map, data, bytes);
+            advise(&f->map, data, bytes);
     }
 }
 

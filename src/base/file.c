@@ -39,7 +39,7 @@ void file_map_close(file_map *m)
     *m = (file_map){0};
 }
 
-void file_map_drop(const file_map *m, const void *data, size_t size)
+static void advise(const file_map *m, const void *data, size_t size, int advice)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t begin = (uintptr_t)data, end = begin + size;
@@ -49,7 +49,23 @@ void file_map_drop(const file_map *m, const void *data, size_t size)
     begin = align_up(begin, page);
     end &= ~(page - 1);
     if (begin < end)
-        (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+        (void)madvise((void *)begin, end - begin, advice);
+}
+
+void file_map_drop(const file_map *m, const void *data, size_t size)
+{
+    advise(m, data, size, MADV_DONTNEED);
+}
+
+void file_map_sparse(const file_map *m, const void *data, size_t size)
+{
+#if defined(MADV_NOHUGEPAGE)
+    enum { HUGE_PAGE = 2 << 20 };
+    if (size >= HUGE_PAGE) /* a range of its own in the kernel's list: not for small ones */
+        advise(m, data, size, MADV_NOHUGEPAGE);
+#else
+    (void)m, (void)data, (void)size;
+#endif
 }
 
 /* A descriptor of a file that has no name yet: whatever ends the process, even SIGKILL, nothing is

@@ -19,6 +19,9 @@ void file_map_close(file_map *m);
 /* Tell the kernel that whole pages inside [data, data+size) are not needed soon: they leave the
  * resident set and come back from the file when touched. Harmless on memory not from file_map. */
 void file_map_drop(const file_map *m, const void *data, size_t size);
+/* Only a few pages inside are read: a touched one does not bring two megabytes of others into the
+ * resident set. */
+void file_map_sparse(const file_map *m, const void *data, size_t size);
 
 /* A file that appears whole by commit or not at all. Where the system allows it has no name before
  * that, so that not even SIGKILL leaves a part; elsewhere it is called PATH.tmpN. */

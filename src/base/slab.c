@@ -3,11 +3,11 @@
 
 struct slab_block {
     slab_block *next;
-    size_t size, used; /* both with this header */
+    char *data; /* apart, so that it begins with a page and ends with one */
+    size_t size, used;
 };
 
 enum {
-    HEADER = MEM_ALIGN,
     PAGE = 2 << 20, /* a huge one */
 #if defined(__SANITIZE_ADDRESS__)
     STEP = 0, /* every constant a block of its own, so that reading past its end is seen */
@@ -15,7 +15,6 @@ enum {
     STEP = 32 << 20,
 #endif
 };
-_Static_assert(sizeof(slab_block) <= HEADER, "data behind the header is aligned");
 
 void slab_init(slab *s, const tacit_allocator *allocator, size_t expected)
 {
@@ -26,7 +25,8 @@ static void drop_newest(slab *s)
 {
     slab_block *b = s->blocks;
     s->blocks = b->next;
-    mem_release(s->allocator, b, b->size);
+    mem_release(s->allocator, b->data, b->size);
+    mem_release(s->allocator, b, sizeof *b);
 }
 
 void slab_free(slab *s)
@@ -38,17 +38,22 @@ void slab_free(slab *s)
 /* Room for what is expected but not much more; pages nobody writes cost nothing. */
 static bool add_block(slab *s, size_t bytes)
 {
-    size_t size = s->expected < STEP ? s->expected : STEP, need;
-    if (!size_add(bytes, HEADER, &need) || need > SIZE_MAX - PAGE)
+    size_t size = s->expected ? s->expected : s->total / 4;
+    size = size < STEP ? size : STEP;
+    if (bytes > SIZE_MAX - PAGE)
         return false;
-    size = size > need ? size : need;
+    size = size > bytes ? size : bytes;
     if (size >= PAGE)
         size = align_up(size, PAGE);
-    slab_block *b = mem_alloc(s->allocator, size);
-    if (!b)
+    slab_block *b = mem_alloc(s->allocator, sizeof *b);
+    char *data = b ? mem_alloc(s->allocator, size) : NULL;
+    if (!data) {
+        mem_release(s->allocator, b, sizeof *b);
         return false;
-    *b = (slab_block){.next = s->blocks, .size = size, .used = HEADER};
+    }
+    *b = (slab_block){.next = s->blocks, .data = data, .size = size};
     s->blocks = b;
+    s->total += size;
     return true;
 }
 
@@ -63,7 +68,7 @@ void *slab_alloc(slab *s, size_t bytes)
             return NULL;
         b = s->blocks;
     }
-    void *data = (char *)b + b->used;
+    void *data = b->data + b->used;
     b->used += room;
     s->expected -= room < s->expected ? room : s->expected;
     return data;

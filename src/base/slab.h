@@ -12,6 +12,7 @@ typedef struct slab {
     const tacit_allocator *allocator;
     slab_block *blocks; /* newest first */
     size_t expected;    /* bytes that will probably be asked for yet */
+    size_t total;       /* bytes of all blocks made so far */
 } slab;
 
 typedef struct slab_mark {

@@ -61,7 +61,7 @@ typedef struct cpu_gemm_pack_args {
     const float *b;
     float *packed;
     int64_t n, k, b_row, b_col;
-    int64_t k_begin, k_end; /* only these K blocks (k_begin a multiple of kc) */
+    int64_t k_begin, k_end; /* only these rows of B */
     int64_t kc;             /* 0: CPU_GEMM_KC */
 } cpu_gemm_pack_args;
 

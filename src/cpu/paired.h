@@ -42,6 +42,9 @@ typedef struct cpu_paired_right_args {
     float *packed, *products, *back;
     int64_t n, k, b_row, b_col, kc;
     int64_t k_begin, k_end;
+    /* CPU_PAIRED_COPY: only the rows from k_begin to k_end, both within a block, are copied;
+     * CPU_PAIRED_SCALE: the blocks have been copied. */
+    enum { CPU_PAIRED_BOTH, CPU_PAIRED_COPY, CPU_PAIRED_SCALE } part;
 } cpu_paired_right_args;
 
 CPU_DECLARE(cpu_paired_right_f32);

@@ -11,7 +11,7 @@
 
 #include "base/map.h"
 #include "base/vec.h"
-#include "ir/tensor.h"
+#include "ir/recipe.h"
 
 struct op_def; /* the op row, see op/op.h: the graph only carries the pointer */
 
@@ -192,6 +192,12 @@ static inline const ir_tensor *ir_value_data(const ir_value *v)
 static inline const ir_tensor *ir_value_known(const ir_value *v)
 {
     return v && !v->is_input ? ir_value_data(v) : NULL;
+}
+
+/* A constant of the graph whose contents are at hand or can be made (ir/recipe.h). Or NULL. */
+static inline const ir_tensor *ir_value_weight(const ir_value *v)
+{
+    return v && !v->is_input && ir_tensor_is_late(v->constant) ? v->constant : ir_value_known(v);
 }
 
 /* Editing. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ir/tensor.h"
+#include "ir/recipe.h"
 
 #include <math.h>
 #include <string.h>
@@ -77,6 +77,17 @@ int64_t ir_tensor_count(const ir_tensor *t)
     return ir_shape_size(&t->shape);
 }
 
+static bool same_recipe(const ir_tensor *a, const ir_tensor *b)
+{
+    const ir_recipe *x = a->recipe, *y = b->recipe;
+    if (x->kind != y->kind || x->count != y->count || x->rows != y->rows || !x->scale != !y->scale)
+        return false;
+    for (uint32_t i = 0; i < x->count; i++)
+        if (!ir_tensor_identical(x->from[i], y->from[i]))
+            return false;
+    return !x->scale || memcmp(x->scale, y->scale, (size_t)x->rows * sizeof *x->scale) == 0;
+}
+
 bool ir_tensor_identical(const ir_tensor *a, const ir_tensor *b)
 {
     ir_type ta = ir_tensor_type(a), tb = ir_tensor_type(b);
@@ -86,6 +97,8 @@ bool ir_tensor_identical(const ir_tensor *a, const ir_tensor *b)
         if (!ir_tensor_identical(&a->items[i], &b->items[i]))
             return false;
     if (!a->data)
+        return a->recipe == b->recipe || (a->recipe && b->recipe && same_recipe(a, b));
+    if (a->data == b->data)
         return true;
     if (a->dtype != TACIT_STRING)
         return memcmp(a->data, b->data, a->bytes) == 0;

@@ -13,15 +13,17 @@ typedef struct ir_string {
 } ir_string;
 
 typedef struct ir_tensor ir_tensor;
+typedef struct ir_recipe ir_recipe; /* ir/recipe.h */
 struct ir_tensor {
     ir_kind kind;
     tacit_dtype dtype;
     ir_shape shape;
-    void *data;       /* dense; NULL for sequences, empty optionals and elided weights */
-    size_t bytes;     /* of data */
-    ir_tensor *items; /* IR_SEQUENCE: its elements; IR_MAP: keys, values */
-    uint32_t count;   /* of items */
-    bool present;     /* optionals: whether there is a value */
+    void *data;              /* dense; NULL for sequences, empty optionals and elided weights */
+    size_t bytes;            /* of data */
+    ir_tensor *items;        /* IR_SEQUENCE: its elements; IR_MAP: keys, values */
+    uint32_t count;          /* of items */
+    bool present;            /* optionals: whether there is a value */
+    const ir_recipe *recipe; /* how to make the data where it is NULL; else NULL, or made already */
 };
 
 /* A dense tensor over existing bytes. */
@@ -32,7 +34,7 @@ ir_tensor *ir_tensor_new(arena *a, tacit_dtype dtype, const ir_shape *shape);
 ir_tensor *ir_tensor_copy(arena *a, const ir_tensor *t);
 ir_type ir_tensor_type(const ir_tensor *t);
 int64_t ir_tensor_count(const ir_tensor *t); /* elements */
-/* Same type and same bytes (NaNs by bits, strings by contents). */
+/* Same type and same bytes (NaNs by bits, strings by contents; of late ones the same recipe). */
 bool ir_tensor_identical(const ir_tensor *a, const ir_tensor *b);
 
 /* Element access for evaluators: any numeric dtype, by linear index. f64 holds every float type

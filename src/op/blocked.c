@@ -358,7 +358,7 @@ const op_def op_rows_blocked[] = {
     ROW("Block", 1, 1, block_infer, block_eval, block_decompose, op_lower_block),
     ROW("Unblock", 1, 1, unblock_infer, unblock_eval, unblock_decompose, op_lower_unblock),
     ROW("BlockedConv", 2, 4, conv_infer, conv_eval, conv_decompose, op_lower_blocked_conv,
-        .inplace = 8),
+        .inplace = 8, .flags = OP_LATE_WEIGHTS),
     ROW("BlockedPool", 1, 1, pool_infer, pool_eval, pool_decompose, op_lower_blocked_pool),
     {0},
 };

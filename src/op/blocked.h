@@ -4,7 +4,9 @@
 #ifndef OP_BLOCKED_H
 #define OP_BLOCKED_H
 
+#include "cpu/blocked.h"
 #include "op/conv.h"
+#include "op/lower.h"
 
 enum { OP_BLOCK = 16 };
 
@@ -21,5 +23,10 @@ ir_shape op_blocked_shape(const ir_shape *plain);
 /* The convolution of a BlockedConv over its plain shapes. */
 tacit_status op_blocked_conv_plan(const ir_node *node, const ir_shape *x, const ir_shape *w,
                                   op_conv *p, tacit_error *err);
+
+/* Packs weights [a->channels][k], from channel `first` on, in pieces of some panels. The job names
+ * the kernel and the weight. */
+tacit_status op_lower_pack_panels(op_lower *c, op_job *job, cpu_blocked_pack_args *a, int64_t k,
+                                  int64_t first);
 
 #endif

@@ -195,6 +195,7 @@ const op_def op_rows_fused[] = {
      .max_in = 4,
      .min_out = 1,
      .max_out = 1,
+     .flags = OP_LATE_WEIGHTS,
      .infer = matmul_infer,
      .eval = matmul_eval,
      .decompose = matmul_decompose,

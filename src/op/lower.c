@@ -100,27 +100,50 @@ void *op_lower_pack(op_lower *c, size_t bytes)
     return NULL;
 }
 
-void op_job_run(const op_lower *c, const op_job *job)
+bool op_lower_is_weight(const op_lower *c, uint32_t input)
 {
-    job->fn(job->args, job->begin, job->end);
-    if (job->source && c->drop_pages)
-        c->drop_pages(c->drop_context, job->source, job->bytes);
+    const ir_tensor *t = c->in[input].constant;
+    return t && (t->data || ir_tensor_is_late(t));
 }
 
-tacit_status op_lower_later(op_lower *c, cpu_kernel fn, const void *args, size_t size,
-                            uint32_t begin, uint32_t end, const void *source, size_t bytes)
+static void drop_source(void *context, const void *data, size_t bytes)
 {
-    op_job job = {fn, args, begin, end, source, bytes};
-    if (!c->jobs) {
-        op_job_run(c, &job);
-        return TACIT_OK;
-    }
-    void *copy = arena_alloc(c->memory, size);
-    if (!copy)
+    const op_lower *c = context;
+    if (c->pages)
+        c->pages(c->pages_context, data, bytes, OP_PAGES_DONE);
+}
+
+void op_job_run(const op_lower *c, const op_job *job, void *room)
+{
+    const ir_tensor *w = job->weight;
+    bool late = ir_tensor_is_late(w);
+    if (late)
+        ir_recipe_fill(w, job->first, job->bytes, room);
+    /* The kernel reads only the part that lies in the room. */
+    uintptr_t begin = late ? (uintptr_t)room - job->first : (uintptr_t)w->data;
+    void *address = (void *)(begin + job->offset);
+    memcpy((char *)job->args + job->field, &address, sizeof address);
+    job->fn(job->args, job->begin, job->end);
+    if (late)
+        ir_recipe_sources(w, job->first, job->bytes, drop_source, (void *)c);
+    else
+        drop_source((void *)c, (const char *)w->data + job->first, job->bytes);
+}
+
+tacit_status op_lower_later(op_lower *c, const op_job *job)
+{
+    op_job copy = *job;
+    copy.args = arena_copy(c->memory, job->args, job->args_size);
+    if (!copy.args)
         return error_memory(c->err, "packed weights");
-    memcpy(copy, args, size);
-    job.args = copy;
-    return vec_push(c->memory, c->jobs, job) ? TACIT_OK : error_memory(c->err, "packed weights");
+    if (c->jobs)
+        return vec_push(c->memory, c->jobs, copy) ? TACIT_OK
+                                                  : error_memory(c->err, "packed weights");
+    void *room = ir_tensor_is_late(job->weight) ? arena_alloc(c->memory, job->bytes) : NULL;
+    if (ir_tensor_is_late(job->weight) && !room)
+        return error_memory(c->err, "packed weights");
+    op_job_run(c, &copy, room);
+    return TACIT_OK;
 }
 
 int op_lower_choice(op_lower *c, uint32_t ways, const char *format, ...)
@@ -146,8 +169,15 @@ int op_lower_choice(op_lower *c, uint32_t ways, const char *format, ...)
 void op_lower_packed_away(op_lower *c, uint32_t input)
 {
     const ir_tensor *t = c->in[input].constant;
-    if (t && c->drop_pages)
-        c->drop_pages(c->drop_context, t->data, t->bytes);
+    if (t && c->pages)
+        c->pages(c->pages_context, t->data, t->bytes, OP_PAGES_DONE);
+}
+
+void op_lower_sparse(op_lower *c, uint32_t input)
+{
+    const ir_tensor *t = c->in[input].constant;
+    if (t && t->data && c->pages)
+        c->pages(c->pages_context, t->data, t->bytes, OP_PAGES_SPARSE);
 }
 
 void op_lower_note(op_lower *c, const char *format, ...)

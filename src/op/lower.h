@@ -49,16 +49,26 @@ typedef struct op_packed {
     size_t bytes;
 } op_packed;
 
-/* Packing that nobody needs before the program runs: jobs may run in any order, on any thread.
- * Afterwards `source` is not read again. */
+/* Packing that nobody needs before the program runs: jobs may run in any order, on any thread. A
+ * job reads [first, first + bytes) of a weight, which is not read again by this node. The weight
+ * may be late (ir/recipe.h): its address is put into the arguments when the job runs. */
 typedef struct op_job {
     cpu_kernel fn;
-    const void *args;
-    uint32_t begin, end;
-    const void *source;
-    size_t bytes;
+    void *args;
+    size_t args_size;
+    uint32_t begin, end; /* tiles */
+    const ir_tensor *weight;
+    size_t field;  /* of the arguments: where the address of the weight belongs… */
+    size_t offset; /* …so many bytes behind its begin */
+    size_t first, bytes;
+    bool second; /* after all that are not */
 } op_job;
 typedef VEC(op_job) op_jobs;
+
+/* Tells the owner of mapped weights how they are read: not again, since they were packed, or only
+ * here and there. */
+typedef enum op_pages { OP_PAGES_DONE, OP_PAGES_SPARSE } op_pages;
+typedef void op_pages_fn(void *context, const void *data, size_t bytes, op_pages how);
 
 struct op_lower {
     ir_graph *graph;
@@ -71,11 +81,9 @@ struct op_lower {
     VEC(op_thunk *) thunks;
     size_t scratch; /* bytes, live while the node's thunks run */
     VEC(op_packed) packed;
-    slab *constants; /* where they lie */
-    /* Tells the owner of mapped weights that their pages are no longer needed (they were packed).
-     * May be NULL. */
-    void (*drop_pages)(void *context, const void *data, size_t bytes);
-    void *drop_context;
+    slab *constants;    /* where they lie */
+    op_pages_fn *pages; /* may be NULL */
+    void *pages_context;
     op_jobs *jobs;            /* NULL: op_lower_later works at once */
     bool batch_invariant;     /* sums of a row are made in the same order whatever the batch */
     bool plain_sums;          /* term by term: no way with fewer multiplications */
@@ -103,13 +111,16 @@ tacit_status op_lower_scratch(op_lower *c, size_t field, size_t offset, bool wri
 void op_lower_cost(op_lower *c, double flops, uint64_t bytes);
 /* Memory for packed constants: owned by the program, 64-byte aligned. NULL: no memory. */
 void *op_lower_pack(op_lower *c, size_t bytes);
-/* Runs tiles [begin, end) of a packing kernel, now or with all the others; `source` (may be NULL)
- * can be dropped then. The arguments are copied. */
-tacit_status op_lower_later(op_lower *c, cpu_kernel fn, const void *args, size_t size,
-                            uint32_t begin, uint32_t end, const void *source, size_t bytes);
-void op_job_run(const op_lower *c, const op_job *job);
+/* Runs a packing kernel, now or with all the others; the arguments are copied. */
+tacit_status op_lower_later(op_lower *c, const op_job *job);
+/* `room`: of job->bytes where the weight is late. */
+void op_job_run(const op_lower *c, const op_job *job, void *room);
+/* Are the contents of a constant operand at hand, or can be made when they are packed? */
+bool op_lower_is_weight(const op_lower *c, uint32_t input);
 /* The constant operand `input` has been packed and its original will not be read again. */
 void op_lower_packed_away(op_lower *c, uint32_t input);
+/* Only some rows of the constant operand are read at a run. */
+void op_lower_sparse(op_lower *c, uint32_t input);
 /* Which of the ways 1 … `ways` to take for the shape that the key names: what was measured on this
  * machine, 0 where nothing was. */
 int op_lower_choice(op_lower *c, uint32_t ways, const char *key, ...) PRINTF_LIKE(3, 4);

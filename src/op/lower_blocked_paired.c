@@ -33,8 +33,8 @@ bool op_blocked_paired_suits(op_lower *c, const op_conv *conv)
     op_product p = {
         .g = {.m = w->out_size, .n = conv->m, .k = conv->c, .b_row = 1, .b_col = conv->c},
         .batch = 1};
-    bool known = c->in[1].constant && c->in[1].constant->data;
-    return pointwise && known && worth(c, &p.g) && op_paired_can(c, &p) && ends_in_registers(c, &e);
+    return pointwise && op_lower_is_weight(c, 1) && worth(c, &p.g) && op_paired_can(c, &p) &&
+           ends_in_registers(c, &e);
 }
 
 tacit_status op_lower_blocked_paired(op_lower *c, const op_conv *conv, const float *bias)

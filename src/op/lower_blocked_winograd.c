@@ -15,8 +15,7 @@ typedef struct winograd {
 bool op_blocked_winograd_suits(op_lower *c, const op_conv *conv)
 {
     const op_window *w = &conv->w;
-    const ir_tensor *weights = c->in[1].constant;
-    if (c->plain_sums || !weights || !weights->data || conv->group != 1 ||
+    if (c->plain_sums || !op_lower_is_weight(c, 1) || conv->group != 1 ||
         c->in[0].type.shape.rank != 5 || conv->c % OP_BLOCK ||
         (op_lower_has(c, 2) && !ir_value_known(c->in[2].value)))
         return false;
@@ -66,20 +65,15 @@ static tacit_status emit_in(op_lower *c, const op_conv *conv, const winograd *w)
 
 static const float *transform_weights(op_lower *c, const op_conv *conv)
 {
-    int64_t width = cpu_gemm_width(c->cpu.isa), channels = op_blocks(conv->m) * OP_BLOCK;
+    const ir_tensor *weights = c->in[1].constant;
+    int64_t channels = op_blocks(conv->m) * OP_BLOCK;
     float *to = op_lower_pack(c, (size_t)(CPU_BLOCKED_POINTS * channels * conv->c) * sizeof *to);
-    cpu_blocked_pack_args a = {.from = c->in[1].constant->data,
-                               .to = to,
-                               .channels = conv->m,
-                               .inputs = conv->c,
-                               .taps = 9,
-                               .depth = OP_BLOCK};
+    cpu_blocked_pack_args a = {
+        .to = to, .channels = conv->m, .inputs = conv->c, .taps = 9, .depth = OP_BLOCK};
     if (!to)
         return NULL;
-    tacit_status status = op_lower_later(c, CPU_PICK(c->cpu.isa, cpu_blocked_winograd_pack_f32), &a,
-                                         sizeof a, 0, (uint32_t)((channels + width - 1) / width),
-                                         a.from, c->in[1].constant->bytes);
-    return status == TACIT_OK ? to : NULL;
+    op_job job = {.fn = CPU_PICK(c->cpu.isa, cpu_blocked_winograd_pack_f32), .weight = weights};
+    return op_lower_pack_panels(c, &job, &a, conv->c * 9, 0) == TACIT_OK ? to : NULL;
 }
 
 static tacit_status emit_products(op_lower *c, const op_conv *conv, const winograd *w)

@@ -54,6 +54,8 @@ static tacit_status emit_gather(op_lower *c, cpu_gather_args *g, int32_t rank, c
     TRY(bind_places(c, offsetof(cpu_gather_args, where), 1, true));
     TRY(op_lower_out_tiled(c, offsetof(cpu_gather_args, to), 0, run, run));
     op_lower_cost(c, 0, 2 * op_lower_bytes(&c->out[0]) + op_lower_bytes(&c->in[1]));
+    if (op_lower_bytes(&c->out[0]) < op_lower_bytes(&c->in[0]) / 4)
+        op_lower_sparse(c, 0);
     op_lower_note(c, "gather of runs of %lld bytes", (long long)g->run);
     return TACIT_OK;
 }

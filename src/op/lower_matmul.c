@@ -152,32 +152,44 @@ static void take_way(cpu_gemm_args *g, int way)
 /* Packs the right side piece by piece, dropping the pages each piece came from. */
 static tacit_status pack_right(op_lower *c, op_product *p, uint32_t input, int way)
 {
+    enum { PIECE = 1 << 18 }; /* floats */
     cpu_gemm_args *g = &p->g;
     cpu_isa isa = c->cpu.isa;
     int64_t width = cpu_gemm_width(isa), panels = (g->n + width - 1) / width;
-    const float *b = c->in[input].constant->data;
+    const ir_tensor *b = c->in[input].constant;
     float *packed = op_lower_pack(c, (size_t)(panels * width * g->k) * sizeof *packed);
     if (!packed)
         return TACIT_ERR_MEMORY;
     take_way(g, way);
-    cpu_gemm_pack_args a = {b, packed, g->n, g->k, g->b_row, g->b_col, 0, g->k, g->kc};
-    cpu_kernel pack = CPU_PICK(isa, cpu_gemm_pack_f32);
-    int64_t step = g->kc ? g->kc : CPU_GEMM_KC;
-    if (g->b_col == 1) { /* rows of B are adjacent: a K block is one range of bytes */
+    cpu_gemm_pack_args a = {NULL, packed, g->n, g->k, g->b_row, g->b_col, 0, g->k, g->kc};
+    op_job job = {.fn = CPU_PICK(isa, cpu_gemm_pack_f32),
+                  .args = &a,
+                  .args_size = sizeof a,
+                  .end = (uint32_t)panels,
+                  .weight = b,
+                  .field = offsetof(cpu_gemm_pack_args, b),
+                  .bytes = b->bytes};
+    int64_t step = PIECE / g->b_row + 1;
+    if (g->b_col == 1) { /* rows of B are adjacent: some are one range of bytes */
         for (int64_t k = 0; k < g->k; k += step) {
             a.k_begin = k;
             a.k_end = k + step < g->k ? k + step : g->k;
-            TRY(op_lower_later(c, pack, &a, sizeof a, 0, (uint32_t)panels, b + k * g->b_row,
-                               (size_t)((a.k_end - k) * g->b_row) * sizeof *b));
+            job.first = (size_t)(k * g->b_row) * sizeof(float);
+            job.bytes = (size_t)((a.k_end - k) * g->b_row) * sizeof(float);
+            TRY(op_lower_later(c, &job));
         }
     } else { /* columns are: some panels are one range of bytes */
         enum { PANELS = 32 };
         for (int64_t j = 0; j < panels; j += PANELS) {
             int64_t end = j + PANELS < panels ? j + PANELS : panels;
             int64_t columns = (end * width < g->n ? end * width : g->n) - j * width;
-            TRY(op_lower_later(c, pack, &a, sizeof a, (uint32_t)j, (uint32_t)end,
-                               g->b_row == 1 ? b + j * width * g->b_col : NULL,
-                               (size_t)(columns * g->b_col) * sizeof *b));
+            job.begin = (uint32_t)j;
+            job.end = (uint32_t)end;
+            if (g->b_row == 1) {
+                job.first = (size_t)(j * width * g->b_col) * sizeof(float);
+                job.bytes = (size_t)(columns * g->b_col) * sizeof(float);
+            }
+            TRY(op_lower_later(c, &job));
         }
     }
     g->packed = packed;
@@ -217,7 +229,7 @@ static tacit_status pack_before(op_lower *c, const op_product *p, size_t *offset
 static bool is_packable(const op_lower *c, const op_product *p, uint32_t input)
 {
     const op_operand *b = &c->in[input];
-    if (!b->constant || !b->constant->data || !b->dense || p->g.k == 0)
+    if (!op_lower_is_weight(c, input) || !b->dense || p->g.k == 0)
         return false;
     for (uint32_t d = 0; d < p->g.batch_rank; d++)
         if (p->g.b_batch[d] != 0)

@@ -7,13 +7,13 @@
 #include "op/product.h"
 
 /* The bits of a few elements of column j, spread over it; 0: all of them are zero. */
-static uint64_t trace_of(const float *b, const cpu_gemm_args *g, int64_t j)
+static uint64_t trace_of(const ir_tensor *b, const cpu_gemm_args *g, int64_t j)
 {
     enum { LOOKS = 8 };
     uint64_t h = 0;
     bool zero = true;
     for (int64_t i = 0; i < LOOKS; i++) {
-        float x = b[g->k * i / LOOKS * g->b_row + j * g->b_col];
+        float x = ir_tensor_peek(b, g->k * i / LOOKS * g->b_row + j * g->b_col);
         uint32_t bits;
         memcpy(&bits, &x, sizeof bits);
         h = hash_mix(h, bits);
@@ -29,9 +29,9 @@ static bool has_twins(const op_lower *c, const op_product *p)
 {
     const cpu_gemm_args *g = &p->g;
     const tacit_allocator *allocator = alloc_or_default(c->allocator);
-    const float *b = c->in[1].constant ? c->in[1].constant->data : NULL;
+    const ir_tensor *b = c->in[1].constant;
     size_t room = 16;
-    if (!b)
+    if (!op_lower_is_weight(c, 1))
         return true;
     while (room < 2 * (size_t)g->n)
         room *= 2;
@@ -97,20 +97,48 @@ static void cut(op_paired *d, cpu_isa isa)
     a->col_blocks = (uint32_t)((a->n + a->block_cols - 1) / a->block_cols);
 }
 
+/* Columns need all rows of a block to be scaled. Of a wide B that would be much at a time: its rows
+ * are copied first. */
+static tacit_status pack_rows(op_lower *c, op_job *job, cpu_paired_right_args *a)
+{
+    enum { PIECE = 1 << 18, MUCH = 1 << 22, PANELS = 64 }; /* floats */
+    bool whole = a->kc * a->b_row <= MUCH;
+    int64_t step = whole ? a->kc : PIECE / a->b_row + 1;
+    a->part = whole ? CPU_PAIRED_BOTH : CPU_PAIRED_COPY;
+    for (int64_t k = 0; k < a->k; k = a->k_end) {
+        int64_t block = k / a->kc * a->kc + a->kc, end = k + step < block ? k + step : block;
+        a->k_begin = k;
+        a->k_end = end < a->k ? end : a->k;
+        job->first = (size_t)(k * a->b_row) * sizeof(float);
+        job->bytes = (size_t)((a->k_end - k) * a->b_row) * sizeof(float);
+        TRY(op_lower_later(c, job));
+    }
+    a->part = CPU_PAIRED_SCALE;
+    a->k_begin = 0;
+    op_job scale = *job;
+    scale.second = true;
+    scale.bytes = 0;
+    for (uint32_t j = 0; !whole && j < job->end; j += PANELS) {
+        scale.begin = j;
+        scale.end = j + PANELS < job->end ? j + PANELS : job->end;
+        TRY(op_lower_later(c, &scale));
+    }
+    return TACIT_OK;
+}
+
 /* The right side is packed piece by piece, and the pages each piece came from are dropped. */
 static tacit_status pack_right(op_lower *c, op_paired *d)
 {
     const cpu_gemm_args *g = &d->product->g;
     cpu_isa isa = c->cpu.isa;
     int64_t width = cpu_paired_width(isa), panels = (g->n + width - 1) / width;
-    const float *b = c->in[1].constant->data;
+    const ir_tensor *b = c->in[1].constant;
     float *packed = op_lower_pack(c, (size_t)(d->padded * cpu_paired_whole(g->k)) * sizeof *packed);
     float *products = op_lower_pack(c, (size_t)(2 * d->blocks * d->padded) * sizeof *products);
     if (!packed || !products)
         return TACIT_ERR_MEMORY;
     float *back = products + d->blocks * d->padded;
-    cpu_paired_right_args a = {.b = b,
-                               .packed = packed,
+    cpu_paired_right_args a = {.packed = packed,
                                .products = products,
                                .back = back,
                                .n = g->n,
@@ -119,22 +147,27 @@ static tacit_status pack_right(op_lower *c, op_paired *d)
                                .b_col = g->b_col,
                                .kc = d->a.kc,
                                .k_end = g->k};
-    cpu_kernel pack = CPU_PICK(isa, cpu_paired_right_f32);
+    op_job job = {.fn = CPU_PICK(isa, cpu_paired_right_f32),
+                  .args = &a,
+                  .args_size = sizeof a,
+                  .end = (uint32_t)panels,
+                  .weight = b,
+                  .field = offsetof(cpu_paired_right_args, b),
+                  .bytes = b->bytes};
     if (g->b_col == 1) { /* rows of B are adjacent: a block of K is one range of bytes */
-        for (int64_t k = 0; k < g->k; k += a.kc) {
-            a.k_begin = k;
-            a.k_end = k + a.kc < g->k ? k + a.kc : g->k;
-            TRY(op_lower_later(c, pack, &a, sizeof a, 0, (uint32_t)panels, b + k * g->b_row,
-                               (size_t)((a.k_end - k) * g->b_row) * sizeof *b));
-        }
+        TRY(pack_rows(c, &job, &a));
     } else { /* columns are: some panels are one range of bytes */
         enum { PANELS = 24 };
         for (int64_t j = 0; j < panels; j += PANELS) {
             int64_t end = j + PANELS < panels ? j + PANELS : panels;
             int64_t columns = (end * width < g->n ? end * width : g->n) - j * width;
-            TRY(op_lower_later(c, pack, &a, sizeof a, (uint32_t)j, (uint32_t)end,
-                               g->b_row == 1 ? b + j * width * g->b_col : NULL,
-                               (size_t)(columns * g->b_col) * sizeof *b));
+            job.begin = (uint32_t)j;
+            job.end = (uint32_t)end;
+            if (g->b_row == 1) {
+                job.first = (size_t)(j * width * g->b_col) * sizeof(float);
+                job.bytes = (size_t)(columns * g->b_col) * sizeof(float);
+            }
+            TRY(op_lower_later(c, &job));
         }
     }
     d->a.packed = packed;

@@ -112,6 +112,7 @@ enum {
     OP_NOT_DIFFERENTIABLE = 32, /* gradient is zero by convention (comparisons, rounding, …) */
     OP_ANY_KIND = 64, /* takes sequences, optionals or maps; other rows are given tensors only */
     OP_INPLACE_EACH = 128, /* output i may be written over input i, for every i */
+    OP_LATE_WEIGHTS = 256, /* lowering takes weights that have no data yet (ir/recipe.h) */
 };
 
 struct op_def {

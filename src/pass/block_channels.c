@@ -87,7 +87,7 @@ static bool is_depthwise(const ir_node *n)
 static bool is_conv(const blocker *b, const ir_node *n)
 {
     if ((!pass_is(&b->e, n, PASS_CONV) && !pass_is(&b->e, n, PASS_T_CONV)) ||
-        !is_image(n->inputs[0]) || !is_image(n->outputs[0]) || !ir_value_known(n->inputs[1]))
+        !is_image(n->inputs[0]) || !is_image(n->outputs[0]) || !ir_value_weight(n->inputs[1]))
         return false;
     int64_t pads[2 * IR_MAX_RANK];
     if (!pass_explicit_pads(n, pads))

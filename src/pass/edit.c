@@ -117,6 +117,15 @@ tacit_status pass_each(pass_context *c, pass_op made, pass_visit_fn *visit)
     return TACIT_OK;
 }
 
+tacit_status pass_derive(pass_edit *e, const ir_shape *shape, const ir_recipe *recipe,
+                         ir_tensor **out)
+{
+    *out = ir_tensor_late(e->g->memory, shape, recipe);
+    if (!*out)
+        return error_memory(e->c->err, "a derived weight");
+    return pass_late(e, (*out)->bytes) ? TACIT_OK : ir_tensor_make(*out, e->c->err);
+}
+
 bool pass_replaceable(const pass_edit *e, const ir_value *old, const ir_value *replacement)
 {
     if (old == replacement)

@@ -141,6 +141,16 @@ typedef tacit_status pass_visit_fn(pass_edit *e, ir_node *n);
  */
 tacit_status pass_each(pass_context *c, pass_op made, pass_visit_fn *visit);
 
+/* Is a derived weight of so many bytes made when it is packed? Small ones are compared by contents,
+ * so they are made at once. */
+static inline bool pass_late(const pass_edit *e, size_t bytes)
+{
+    return e->c->late_weights && bytes > 4096;
+}
+/* The tensor that the recipe tells of, late where it may be. */
+tacit_status pass_derive(pass_edit *e, const ir_shape *shape, const ir_recipe *recipe,
+                         ir_tensor **out);
+
 /* --- looking ---------------------------------------------------------------------------------- */
 static inline bool pass_is(const pass_edit *e, const ir_node *n, pass_op op)
 {

@@ -33,23 +33,6 @@ static bool affine_of(pass_edit *e, const ir_node *bn, int64_t channels, double 
     return true;
 }
 
-static void scale_rows(ir_tensor *to, const ir_tensor *from, int64_t rows, const double *scale)
-{
-    int64_t width = rows ? ir_tensor_count(from) / rows : 0;
-    for (int64_t r = 0; r < rows; r++) {
-        if (from->dtype == TACIT_F32) { /* the usual case, ten times as fast as the general one */
-            const float *x = (const float *)from->data + r * width;
-            float *y = (float *)to->data + r * width;
-            for (int64_t i = 0; i < width; i++)
-                y[i] = (float)(x[i] * scale[r]);
-            continue;
-        }
-        for (int64_t i = r * width; i < (r + 1) * width; i++)
-            ir_store_f64(to->dtype, to->data, i,
-                         ir_load_f64(from->dtype, from->data, i) * scale[r]);
-    }
-}
-
 static ir_value *folded_bias(pass_edit *e, const ir_value *w, const ir_tensor *bias,
                              int64_t channels, const double *scale, const double *shift)
 {
@@ -66,12 +49,12 @@ static ir_value *folded_bias(pass_edit *e, const ir_value *w, const ir_tensor *b
 
 static bool may_fold(pass_edit *e, ir_node *conv, ir_node *bn)
 {
-    const ir_tensor *w = ir_value_known(conv->inputs[1]);
+    const ir_tensor *w = ir_value_weight(conv->inputs[1]);
     bool has_bias = conv->n_inputs > 2 && conv->inputs[2];
     if (!w || (has_bias && !ir_value_known(conv->inputs[2])) || !pass_float(conv->inputs[1]) ||
         ir_attr_int(bn, "training_mode", 0))
         return false;
-    if (w->bytes > *e->c->fold_left) {
+    if (!pass_late(e, w->bytes) && w->bytes > *e->c->fold_left) {
         pass_near_miss(e, conv, "%s not folded into the weights: %zu bytes are over the budget",
                        bn->name, w->bytes);
         return false;
@@ -90,10 +73,11 @@ static tacit_status fold_norm(pass_edit *e, ir_node *conv)
     double *scale, *shift;
     if (!affine_of(e, bn, channels, &scale, &shift))
         return TACIT_OK;
-    ir_tensor *scaled = ir_tensor_new(e->g->memory, w->type.dtype, &w->type.shape);
-    if (!scaled)
-        return error_memory(e->c->err, "folded weights");
-    scale_rows(scaled, w->constant, channels, scale);
+    TRY(ir_tensor_make(w->constant, e->c->err)); /* a second factor, of what is late already */
+    ir_recipe recipe = {
+        .kind = IR_SCALED, .count = 1, .from = &w->constant, .rows = channels, .scale = scale};
+    ir_tensor *scaled;
+    TRY(pass_derive(e, &w->type.shape, &recipe, &scaled));
     pass_fusion f = {.op = PASS_CONV, .root = conv, .n_inputs = 3, .n_outputs = 1};
     const ir_tensor *bias = conv->n_inputs > 2 ? ir_value_known(conv->inputs[2]) : NULL;
     f.inputs[0] = conv->inputs[0];
@@ -106,7 +90,7 @@ static tacit_status fold_norm(pass_edit *e, ir_node *conv)
     pass_set_add(&f.nodes, bn);
     pass_fusion_attrs(&f, conv);
     TRY(pass_fuse(e, &f));
-    if (f.made)
+    if (f.made && scaled->data)
         *e->c->fold_left -= scaled->bytes;
     return TACIT_OK;
 }

@@ -64,30 +64,21 @@ static bool find_group(const pass_edit *e, const ir_value *input, group *g)
 }
 
 /* [K,N] weights side by side, or [N,K] weights one below the other. */
-static ir_value *join_weights(pass_edit *e, const group *g, int64_t total)
+static tacit_status join_weights(pass_edit *e, const group *g, int64_t total, ir_value **out)
 {
     const pass_product *p = g->parts;
+    const ir_tensor *from[PARTS];
+    ir_tensor *t;
     int64_t k = pass_dim(p->b, p->trans_b ? 1 : 2);
     int64_t dims[2] = {p->trans_b ? total : k, p->trans_b ? k : total};
     ir_shape shape = ir_shape_of(2, dims);
-    ir_tensor *t = ir_tensor_new(e->g->memory, p->b->type.dtype, &shape);
-    if (!t)
-        return NULL;
-    size_t element = tacit_dtype_bits(t->dtype) / 8, at = 0;
-    for (uint32_t i = 0; i < PARTS; i++) {
-        const ir_tensor *w = p[i].b->constant;
-        size_t row = (size_t)width_of(&p[i]) * element;
-        if (p->trans_b) {
-            memcpy((char *)t->data + at, w->data, w->bytes);
-            at += w->bytes;
-            continue;
-        }
-        for (int64_t r = 0; r < k; r++)
-            memcpy((char *)t->data + at + (size_t)r * (size_t)total * element,
-                   (const char *)w->data + (size_t)r * row, row);
-        at += row;
-    }
-    return ir_constant_new(e->g, "qkv", t);
+    for (uint32_t i = 0; i < PARTS; i++)
+        from[i] = p[i].b->constant;
+    ir_recipe recipe = {
+        .kind = IR_JOINED, .count = PARTS, .from = from, .rows = p->trans_b ? 1 : k};
+    TRY(pass_derive(e, &shape, &recipe, &t));
+    *out = ir_constant_new(e->g, "qkv", t);
+    return *out ? TACIT_OK : error_memory(e->c->err, "merged weights");
 }
 
 static ir_value *join_biases(pass_edit *e, const group *g, int64_t total)
@@ -113,18 +104,18 @@ static tacit_status merge(pass_edit *e, const group *g)
         total += widths[i] = width_of(&g->parts[i]);
         bytes += g->parts[i].b->constant->bytes;
     }
-    if (bytes > *e->c->fold_left) {
+    if (!pass_late(e, bytes) && bytes > *e->c->fold_left) {
         pass_near_miss(e, g->nodes[0], "not merged with %s and %s: %zu bytes are over the budget",
                        g->nodes[1]->name, g->nodes[2]->name, bytes);
         return TACIT_OK;
     }
     pass_product p = g->parts[0];
     tacit_status status = TACIT_OK;
-    p.b = join_weights(e, g, total);
+    TRY(join_weights(e, g, total, &p.b));
     if (p.tail.bias)
         p.tail.bias = join_biases(e, g, total);
     ir_value *sizes = ir_constant_i64(e->g, "qkv_sizes", 1, PARTS, widths);
-    if (!p.b || !sizes || (g->parts[0].tail.bias && !p.tail.bias))
+    if (!sizes || (g->parts[0].tail.bias && !p.tail.bias))
         return error_memory(e->c->err, "merged weights");
     pass_fusion product;
     pass_product_write(&p, g->nodes[0], &product);
@@ -142,7 +133,7 @@ static tacit_status merge(pass_edit *e, const group *g)
     pass_fusion_int(&f, "axis", -1);
     TRY(pass_fuse(e, &f));
     if (f.made) {
-        *e->c->fold_left -= bytes;
+        *e->c->fold_left -= pass_late(e, bytes) ? 0 : bytes;
         ir_node_inherit_notes(e->g, n, f.made);
     }
     return TACIT_OK;

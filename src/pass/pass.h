@@ -12,6 +12,7 @@ typedef struct pass_context {
     const op_def *const *ops; /* rows the patterns know, by pass_op (pass/edit.h) */
     arena *scratch;           /* emptied after each pass */
     uint64_t *fold_left;      /* bytes constant folding may still add */
+    bool late_weights;        /* weights that are derived may be made when they are packed */
     uint32_t rewrites;        /* the pass counts what it did */
     const tacit_log *log;
     tacit_error *err;
@@ -35,6 +36,7 @@ typedef struct pass_options {
     uint32_t n_disabled;
     const char *only;     /* not NULL: this pass (and the required ones) alone */
     uint64_t fold_budget; /* bytes; 0: the default */
+    bool late_weights;    /* the graph will be lowered: derived weights may be late (ir/recipe.h) */
     const tacit_log *log;
 } pass_options;
 

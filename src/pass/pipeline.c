@@ -179,6 +179,7 @@ tacit_status pass_pipeline(ir_graph *g, const pass_options *options, arena *memo
                       .ops = ops,
                       .scratch = &scratch,
                       .fold_left = &budget,
+                      .late_weights = options && options->late_weights,
                       .log = options ? options->log : NULL,
                       .err = err},
                 .memory = memory,

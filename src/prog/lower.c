@@ -12,8 +12,15 @@ static tacit_status make_operands(prog_program *p, op_lower *c, tacit_error *err
     op_operand *out = ARENA_ARRAY(&p->memory, node->n_outputs + 1u, op_operand);
     if (!in || !out)
         return error_memory(err, "lowering");
-    for (uint32_t i = 0; i < node->n_inputs; i++)
+    bool takes_late = node->op->flags & OP_LATE_WEIGHTS;
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        const ir_tensor *weight = ir_value_weight(node->inputs[i]);
+        if (!takes_late)
+            TRY(ir_tensor_make(weight, err));
         in[i] = plan_operand(p->views, node->inputs[i]);
+        if (ir_tensor_is_late(weight))
+            in[i].constant = weight;
+    }
     for (uint32_t i = 0; i < node->n_outputs; i++)
         out[i] = plan_operand(p->views, node->outputs[i]);
     c->in = in;
@@ -74,33 +81,68 @@ static tacit_status lower_node(prog_program *p, op_lower *c, tacit_error *err)
 typedef struct crew {
     const op_lower *c;
     const op_jobs *jobs;
+    bool second; /* which of them are run */
     atomic_uint next;
 } crew;
 
+typedef struct worker {
+    crew *crew;
+    void *room; /* for what a job makes to be packed */
+    pthread_t thread;
+} worker;
+
 static void *work(void *context)
 {
-    crew *w = context;
+    const worker *self = context;
+    crew *w = self->crew;
     for (uint32_t i; (i = atomic_fetch_add(&w->next, 1)) < w->jobs->count;)
-        op_job_run(w->c, &w->jobs->data[i]);
+        if (w->jobs->data[i].second == w->second)
+            op_job_run(w->c, &w->jobs->data[i], self->room);
     return NULL;
 }
 
 /* The calling thread takes part; a thread that cannot be had is done without. */
-static void run_jobs(const op_lower *c, const op_jobs *jobs)
+static void run_wave(worker *all, uint32_t wanted)
+{
+    uint32_t started = 1;
+    while (started < wanted && pthread_create(&all[started].thread, NULL, work, &all[started]) == 0)
+        started++;
+    if (wanted)
+        work(&all[0]);
+    for (uint32_t i = 1; i < started; i++)
+        pthread_join(all[i].thread, NULL);
+}
+
+static tacit_status run_jobs(const op_lower *c, const op_jobs *jobs, tacit_error *err)
 {
     enum { MOST = 8, WORTH = 1 << 20 }; /* bytes below which a thread is not worth starting */
-    pthread_t threads[MOST];
+    worker all[MOST] = {0};
     crew w = {.c = c, .jobs = jobs};
-    size_t bytes = 0;
-    for (uint32_t i = 0; i < jobs->count; i++)
-        bytes += jobs->data[i].bytes;
-    uint32_t wanted = bytes < WORTH ? 1 : cpu_count(), started = 0;
+    size_t bytes = 0, room = 0;
+    bool second = false;
+    for (uint32_t i = 0; i < jobs->count; i++) {
+        const op_job *job = &jobs->data[i];
+        bytes += job->bytes;
+        second |= job->second;
+        if (ir_tensor_is_late(job->weight) && job->bytes > room)
+            room = job->bytes;
+    }
+    uint32_t wanted = bytes < WORTH ? 1 : cpu_count();
     wanted = wanted < MOST ? wanted : MOST;
-    while (started + 1 < wanted && pthread_create(&threads[started], NULL, work, &w) == 0)
-        started++;
-    work(&w);
-    for (uint32_t i = 0; i < started; i++)
-        pthread_join(threads[i], NULL);
+    for (uint32_t i = 0; i < wanted; i++) {
+        all[i] = (worker){.crew = &w, .room = room ? mem_alloc(c->allocator, room) : NULL};
+        if (room && !all[i].room)
+            wanted = i; /* fewer take part */
+    }
+    run_wave(all, wanted);
+    if (second) {
+        w.second = true;
+        atomic_store(&w.next, 0);
+        run_wave(all, wanted);
+    }
+    for (uint32_t i = 0; i < MOST; i++)
+        mem_release(c->allocator, all[i].room, room);
+    return wanted ? TACIT_OK : error_memory(err, "packed weights");
 }
 
 /* About as much as will be packed. */
@@ -129,8 +171,8 @@ tacit_status prog_lower(prog_program *p, tacit_error *err)
                         .memory = &p->memory,
                         .allocator = p->allocator,
                         .constants = &p->constants,
-                        .drop_pages = p->options.drop_pages,
-                        .drop_context = p->options.drop_context,
+                        .pages = p->options.pages,
+                        .pages_context = p->options.pages_context,
                         .jobs = &jobs,
                         .batch_invariant = p->options.batch_invariant,
                         .plain_sums = p->options.plain_sums,
@@ -150,7 +192,7 @@ tacit_status prog_lower(prog_program *p, tacit_error *err)
             p->largest_scratch = c->scratch;
     }
     if (jobs.count)
-        run_jobs(&p->lowered[0], &jobs);
+        TRY(run_jobs(&p->lowered[0], &jobs, err));
     for (uint32_t i = 0; i < p->n_nodes; i++)
         p->lowered[i].jobs = NULL;
     return TACIT_OK;

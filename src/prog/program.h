@@ -24,9 +24,8 @@ typedef struct prog_options {
     struct tacit_task_runtime *workers; /* NULL: the program makes its own */
     const tacit_allocator *allocator;
     const tacit_log *log;
-    /* Told when a mapped weight was packed and will not be read again. May be NULL. */
-    void (*drop_pages)(void *context, const void *data, size_t bytes);
-    void *drop_context;
+    op_pages_fn *pages; /* told how weights are read; may be NULL */
+    void *pages_context;
     bool batch_invariant, plain_sums;
     struct op_tuning *tuning; /* may be NULL */
 } prog_options;

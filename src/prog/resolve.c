@@ -47,6 +47,7 @@ static tacit_status patch_value(resolver *r, const ir_node *node, const ir_value
     prog_program *p = r->p;
     if (!v)
         return TACIT_OK; /* absent: the pointer stays NULL */
+    TRY(ir_tensor_make(plan_source(p->views, v)->constant, r->err));
     prog_place place = prog_locate(p, v);
     prog_patch patch = {.at = at, .port = place.port, .add = place.offset + add};
     if (ir_shape_size(&v->type.shape) == 0)

@@ -81,12 +81,15 @@ static tacit_status list_tail_ports(prog_program *p, const bool *in_tail, tacit_
         ir_value *v = g->outputs.data[i];
         p->output_in_tail[i] =
             !is_fixed(&v->type) || !v->producer || plan_is_constant(v) || in_tail[v->producer->id];
+        TRY(ir_tensor_make(v->constant, err));
         if (p->output_in_tail[i])
             p->tail_wanted[p->n_tail_wanted++] = v;
     }
     for (uint32_t i = 0; i < p->n_tail; i++)
         for (uint32_t k = 0; k < p->tail[i]->n_inputs; k++) {
             ir_value *v = p->tail[i]->inputs[k];
+            if (v)
+                TRY(ir_tensor_make(v->constant, err));
             bool outside = v && !plan_is_constant(v) && (!v->producer || !in_tail[v->producer->id]);
             if (!outside || seen[v->id])
                 continue;

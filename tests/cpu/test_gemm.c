@@ -83,7 +83,11 @@ static float *pack(const cpu_gemm_args *p, cpu_isa isa)
     int64_t width = cpu_gemm_width(isa), panels = (p->n + width - 1) / width;
     float *packed = aligned_alloc(64, (size_t)((panels * width * p->k + 16) * 4 + 63) / 64 * 64);
     cpu_gemm_pack_args q = {p->b, packed, p->n, p->k, p->b_row, p->b_col, 0, p->k, p->kc};
-    CPU_PICK(isa, cpu_gemm_pack_f32)(&q, 0, (uint32_t)panels);
+    for (int64_t k = 0; k < p->k; k = q.k_end) { /* in pieces that are no blocks */
+        q.k_begin = k;
+        q.k_end = k + 37 < p->k ? k + 37 : p->k;
+        CPU_PICK(isa, cpu_gemm_pack_f32)(&q, 0, (uint32_t)panels);
+    }
     return packed;
 }
 

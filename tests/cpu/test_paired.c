@@ -51,6 +51,31 @@ static void end(setup *s)
     free(s->a), free(s->b), free(s->bias), free(s->residual), free(s->c), free(s->sums);
 }
 
+/* Rows copied in pieces and columns scaled afterwards: the same bytes as in one go. */
+static void check_pieces(const cpu_paired_right_args *whole, cpu_isa isa, uint32_t panels,
+                         int64_t floats, int64_t columns)
+{
+    float *packed = zeros(floats), *products = zeros(columns);
+    cpu_paired_right_args p = *whole;
+    p.packed = packed;
+    p.products = products;
+    p.back = products + (whole->back - whole->products);
+    p.part = CPU_PAIRED_COPY;
+    for (int64_t k = 0; k < p.k; k = p.k_end) {
+        int64_t block = k / p.kc * p.kc + p.kc, end = k + 5 < block ? k + 5 : block;
+        p.k_begin = k;
+        p.k_end = end < p.k ? end : p.k;
+        CPU_PICK(isa, cpu_paired_right_f32)(&p, 0, panels);
+    }
+    p.part = CPU_PAIRED_SCALE;
+    p.k_begin = 0;
+    for (uint32_t t = 0; t < panels; t++)
+        CPU_PICK(isa, cpu_paired_right_f32)(&p, t, t + 1);
+    assert_memory_equal(packed, whole->packed, (size_t)floats * sizeof(float));
+    assert_memory_equal(products, whole->products, (size_t)columns * sizeof(float));
+    free(packed), free(products);
+}
+
 /* Both kernels, tiles in reverse. */
 static void run(setup *s, cpu_isa isa)
 {
@@ -73,6 +98,8 @@ static void run(setup *s, cpu_isa isa)
                                    .k_begin = k,
                                    .k_end = k + q->kc < q->k ? k + q->kc : q->k};
         CPU_PICK(isa, cpu_paired_right_f32)(&p, 0, panels);
+        if (p.k_end == q->k)
+            check_pieces(&p, isa, panels, padded * (q->k + 16), 2 * blocks * padded);
     }
     bool apart = q->residual && cpu_late_residual(&q->e);
     cpu_paired_args p = {.a = s->a,
