@@ -6,6 +6,7 @@
 
 #include "base/sbuf.h"
 #include "cli/cli.h"
+#include "load/contrib.h"
 #include "load/onnx_reader.h"
 #include "load/upgrade.h"
 #include "op/specimen.h"
@@ -232,6 +233,30 @@ static void print_row(sbuf *out, const op_facts *f, bool markdown)
         sbuf_char(out, '\n');
 }
 
+/* Operators without a row: loading spells them out. */
+static uint32_t print_spelled(sbuf *out, const char *only, bool json, bool markdown, uint32_t shown)
+{
+    uint32_t count = 0;
+    const char *name;
+    if (markdown)
+        sbuf_text(out, "\nSpelled out in operators of ONNX while loading (com.microsoft): ");
+    for (size_t i = 0; (name = load_contrib_name(i)) != NULL; i++) {
+        if (only && strcmp(name, only) != 0)
+            continue;
+        if (json)
+            sbuf_printf(out, "%s{\"op\":\"%s\",\"domain\":\"com.microsoft\",\"spelled_out\":true}",
+                        shown + count ? ",\n" : "", name);
+        else if (markdown)
+            sbuf_printf(out, "%s%s", count ? ", " : "", name);
+        else
+            sbuf_printf(out, "%s (com.microsoft)\n  spelled out in operators of ONNX\n", name);
+        count++;
+    }
+    if (markdown)
+        sbuf_text(out, ".\n");
+    return count;
+}
+
 int cmd_ops(int argc, char **argv)
 {
     bool json = false, markdown = false;
@@ -273,6 +298,7 @@ int cmd_ops(int argc, char **argv)
             print_row(&out, &facts, markdown);
         shown++;
     }
+    shown += print_spelled(&out, only, json, markdown, shown);
     if (json)
         sbuf_text(&out, "]\n");
     fputs(sbuf_str(&out) ? sbuf_str(&out) : "", stdout);

@@ -9,181 +9,73 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "load/contrib.h"
+#include "load/rewrite.h"
 #include "op/specimen.h"
 
-typedef struct upgrade {
-    ir_graph *g;
-    ir_node *node;
-    int64_t version;
-    tacit_error *err;
-} upgrade;
-
-static tacit_status no_memory(upgrade *u)
-{
-    return error_memory(u->err, "upgrading a node");
-}
-
-static ir_value *input(const upgrade *u, uint32_t i)
-{
-    return i < u->node->n_explicit ? u->node->inputs[i] : NULL;
-}
-
-/* Explicit input `i` becomes `v`; the list grows as needed and captures stay behind it. */
-static tacit_status set_input(upgrade *u, uint32_t i, ir_value *v)
-{
-    ir_node *n = u->node;
-    if (i >= n->n_explicit) {
-        uint32_t extra = i + 1 - n->n_explicit;
-        ir_value **larger = ARENA_ARRAY(u->g->memory, n->n_inputs + extra, ir_value *);
-        if (!larger)
-            return no_memory(u);
-        for (uint32_t k = 0; k < n->n_inputs; k++)
-            larger[k < n->n_explicit ? k : k + extra] = n->inputs[k];
-        n->inputs = larger;
-        n->n_inputs += extra;
-        n->n_explicit += extra;
-    }
-    n->inputs[i] = v;
-    return TACIT_OK;
-}
-
-/* A new node in front of the upgraded one; its only output, or NULL when out of memory. */
-static ir_value *add(upgrade *u, const char *type, uint32_t n, ir_value *const *inputs)
-{
-    ir_node *node = op_node(u->g, type, u->node->name, n, inputs);
-    if (node)
-        ir_node_inherit_notes(u->g, node, u->node);
-    return node ? node->outputs[0] : NULL;
-}
-
-static ir_value *ints(upgrade *u, const char *name, uint32_t count, const int64_t *values)
-{
-    const char *stem = arena_printf(u->g->memory, "%s_%s", u->node->name, name);
-    return stem ? ir_constant_i64(u->g, stem, 1, count, values) : NULL;
-}
-
 /* The ints attribute `name` becomes constant input `i`. */
-static tacit_status ints_to_input(upgrade *u, const char *name, uint32_t i)
+static tacit_status ints_to_input(rewrite *u, const char *name, uint32_t i)
 {
     uint32_t count;
     const int64_t *values = ir_attr_ints(u->node, name, &count);
     if (!values)
         return TACIT_OK;
-    if (input(u, i))
+    if (rewrite_input(u, i))
         return error_set(u->err, TACIT_ERR_GRAPH, "'%s' is given twice", name);
-    ir_value *v = ints(u, name, count, values);
+    ir_value *v = rewrite_ints(u, name, count, values);
     if (!v)
-        return no_memory(u);
+        return rewrite_no_memory(u);
     ir_attr_remove(u->node, name);
-    return set_input(u, i, v);
+    return rewrite_set_input(u, i, v);
 }
 
-/* A scalar of the element type of `like`. */
-static ir_value *scalar_like(upgrade *u, const char *name, double value, ir_value *like)
-{
-    const char *stem = arena_printf(u->g->memory, "%s_%s", u->node->name, name);
-    tacit_dtype dtype = like->type.dtype;
-    bool known = dtype != TACIT_DTYPE_NONE && dtype != TACIT_STRING;
-    ir_tensor *t = ir_tensor_new(u->g->memory, known ? dtype : TACIT_F32, &(ir_shape){.rank = 0});
-    if (!t || !stem)
-        return NULL;
-    ir_store_f64(t->dtype, t->data, 0, value);
-    ir_value *v = ir_constant_new(u->g, stem, t);
-    return !v || known ? v : add(u, "CastLike", 2, (ir_value *[]){v, like});
-}
-
-static tacit_status float_to_input(upgrade *u, const char *name, uint32_t i)
+static tacit_status float_to_input(rewrite *u, const char *name, uint32_t i)
 {
     const ir_attr *a = ir_attr_find(u->node, name);
-    if (!a || a->kind != IR_ATTR_FLOAT || !input(u, 0))
+    if (!a || a->kind != IR_ATTR_FLOAT || !rewrite_input(u, 0))
         return TACIT_OK;
-    ir_value *v = scalar_like(u, name, a->f, input(u, 0));
+    ir_value *v = rewrite_scalar(u, name, a->f, rewrite_input(u, 0));
     if (!v)
-        return no_memory(u);
+        return rewrite_no_memory(u);
     ir_attr_remove(u->node, name);
-    return set_input(u, i, v);
-}
-
-/* Output `k` of the node gets a new value; the old one (which readers hold) is returned and waits
- * for a new producer. */
-static ir_value *detach_output(upgrade *u, uint32_t k)
-{
-    ir_value *old = u->node->outputs[k];
-    ir_value *fresh = ir_value_new(u->g, old->name, NULL);
-    if (!fresh)
-        return NULL;
-    fresh->producer = u->node;
-    fresh->output_index = k;
-    u->node->outputs[k] = fresh;
-    return old;
-}
-
-/* A node of one output that produces `old`. */
-static tacit_status attach_output(upgrade *u, const char *type, uint32_t n, ir_value *const *inputs,
-                                  ir_value *old)
-{
-    const char *none[] = {NULL};
-    ir_node *node = ir_node_new(u->g, type, "", u->node->name, n, inputs, 1, none);
-    if (!node)
-        return no_memory(u);
-    op_resolve(NULL, node);
-    node->outputs[0] = old;
-    old->producer = node;
-    old->output_index = 0;
-    ir_node_inherit_notes(u->g, node, u->node);
-    return TACIT_OK;
-}
-
-static tacit_status retype(upgrade *u, const char *type)
-{
-    u->node->type = arena_strdup(u->g->memory, type);
-    if (!u->node->type)
-        return no_memory(u);
-    op_resolve(NULL, u->node);
-    return TACIT_OK;
+    return rewrite_set_input(u, i, v);
 }
 
 /* The batched form of opset 8 has no newer equal: it keeps a row of its own. */
-static tacit_status scan(upgrade *u)
+static tacit_status scan(rewrite *u)
 {
     uint32_t n;
     const int64_t *directions = ir_attr_ints(u->node, "directions", &n);
     if (directions && !ir_attr_set_ints(u->g, u->node, "scan_input_directions", n, directions))
-        return no_memory(u);
+        return rewrite_no_memory(u);
     ir_attr_remove(u->node, "directions");
     u->node->domain = "tacit";
-    return retype(u, "BatchedScan");
+    return rewrite_type(u, "BatchedScan");
 }
-
-#define SET(call)                                                                                  \
-    do {                                                                                           \
-        if (!(call))                                                                               \
-            return no_memory(u);                                                                   \
-    } while (0)
 
 /* --- rules ------------------------------------------------------------------------------------ */
 
-static tacit_status axes_input(upgrade *u)
+static tacit_status axes_input(rewrite *u)
 {
     return ints_to_input(u, "axes", 1);
 }
 
-static tacit_status split(upgrade *u)
+static tacit_status split(rewrite *u)
 {
     TRY(ints_to_input(u, "split", 1));
-    if (!input(u, 1) && !ir_attr_find(u->node, "num_outputs"))
-        SET(ir_attr_set_int(u->g, u->node, "num_outputs", u->node->n_outputs));
+    if (!rewrite_input(u, 1) && !ir_attr_find(u->node, "num_outputs"))
+        REWRITE_SET(ir_attr_set_int(u->g, u->node, "num_outputs", u->node->n_outputs));
     return TACIT_OK;
 }
 
-static tacit_status slice(upgrade *u)
+static tacit_status slice(rewrite *u)
 {
     TRY(ints_to_input(u, "starts", 1));
     TRY(ints_to_input(u, "ends", 2));
     return ints_to_input(u, "axes", 3);
 }
 
-static tacit_status pad(upgrade *u)
+static tacit_status pad(rewrite *u)
 {
     TRY(ints_to_input(u, "pads", 1));
     TRY(ints_to_input(u, "paddings", 1));
@@ -194,39 +86,40 @@ static tacit_status pad(upgrade *u)
     return float_to_input(u, "value", 2);
 }
 
-static tacit_status clip(upgrade *u)
+static tacit_status clip(rewrite *u)
 {
     TRY(float_to_input(u, "min", 1));
     return float_to_input(u, "max", 2);
 }
 
 /* All forms before 12 are the identity when a model is run rather than trained. */
-static tacit_status dropout(upgrade *u)
+static tacit_status dropout(rewrite *u)
 {
     ir_attr_remove(u->node, "ratio");
     ir_attr_remove(u->node, "is_test");
-    if (u->version >= 10 || u->node->n_outputs < 2 || !u->node->outputs[1] || !input(u, 0))
+    if (u->version >= 10 || u->node->n_outputs < 2 || !u->node->outputs[1] || !rewrite_input(u, 0))
         return TACIT_OK;
-    ir_value *mask = detach_output(u, 1);
+    ir_value *mask = rewrite_detach_output(u, 1);
     if (!mask)
-        return no_memory(u);
-    return attach_output(u, "CastLike", 2, (ir_value *[]){u->node->outputs[1], input(u, 0)}, mask);
+        return rewrite_no_memory(u);
+    return rewrite_attach_output(u, "CastLike", 2,
+                                 (ir_value *[]){u->node->outputs[1], rewrite_input(u, 0)}, mask);
 }
 
-static tacit_status top_k(upgrade *u)
+static tacit_status top_k(rewrite *u)
 {
     const ir_attr *a = ir_attr_find(u->node, "k");
     if (!a || a->kind != IR_ATTR_INT)
         return error_set(u->err, TACIT_ERR_GRAPH, "the attribute 'k' is missing");
-    ir_value *k = ints(u, "k", 1, &a->i);
+    ir_value *k = rewrite_ints(u, "k", 1, &a->i);
     if (!k)
-        return no_memory(u);
+        return rewrite_no_memory(u);
     ir_attr_remove(u->node, "k");
-    return set_input(u, 1, k);
+    return rewrite_set_input(u, 1, k);
 }
 
 /* Old resizing maps output i to input i/scale and rounds toward the start (the end, shrinking). */
-static tacit_status resize_mode(upgrade *u, const ir_tensor *scales)
+static tacit_status resize_mode(rewrite *u, const ir_tensor *scales)
 {
     bool shrinks = false, grows = false;
     for (int64_t i = 0, n = scales && scales->dtype == TACIT_F32 ? ir_tensor_count(scales) : 0;
@@ -235,14 +128,15 @@ static tacit_status resize_mode(upgrade *u, const ir_tensor *scales)
         shrinks |= s < 1.0;
         grows |= s > 1.0;
     }
-    SET(ir_attr_set_string(u->g, u->node, "coordinate_transformation_mode", "asymmetric"));
-    SET(ir_attr_set_string(u->g, u->node, "nearest_mode", shrinks && !grows ? "ceil" : "floor"));
+    REWRITE_SET(ir_attr_set_string(u->g, u->node, "coordinate_transformation_mode", "asymmetric"));
+    REWRITE_SET(
+        ir_attr_set_string(u->g, u->node, "nearest_mode", shrinks && !grows ? "ceil" : "floor"));
     if (strcmp(ir_attr_string(u->node, "mode", "nearest"), "bilinear") == 0)
-        SET(ir_attr_set_string(u->g, u->node, "mode", "linear"));
+        REWRITE_SET(ir_attr_set_string(u->g, u->node, "mode", "linear"));
     return TACIT_OK;
 }
 
-static tacit_status upsample(upgrade *u)
+static tacit_status upsample(rewrite *u)
 {
     uint32_t count = 0;
     const double *scales = ir_attr_floats(u->node, "scales", &count);
@@ -252,7 +146,7 @@ static tacit_status upsample(upgrade *u)
         scales = two_d;
         count = 4;
     }
-    ir_value *v = input(u, 1);
+    ir_value *v = rewrite_input(u, 1);
     if (scales) {
         int64_t n = count;
         ir_shape shape = ir_shape_of(1, &n);
@@ -261,30 +155,30 @@ static tacit_status upsample(upgrade *u)
             ((float *)t->data)[i] = (float)scales[i];
         v = t ? ir_constant_new(u->g, u->node->name, t) : NULL;
         if (!v)
-            return no_memory(u);
+            return rewrite_no_memory(u);
         ir_attr_remove(u->node, "scales");
         ir_attr_remove(u->node, "height_scale");
         ir_attr_remove(u->node, "width_scale");
     }
     if (!v)
         return error_set(u->err, TACIT_ERR_GRAPH, "the scales are missing");
-    TRY(set_input(u, 1, NULL));
-    TRY(set_input(u, 2, v));
+    TRY(rewrite_set_input(u, 1, NULL));
+    TRY(rewrite_set_input(u, 2, v));
     TRY(resize_mode(u, ir_value_known(v)));
-    return retype(u, "Resize");
+    return rewrite_type(u, "Resize");
 }
 
-static tacit_status resize(upgrade *u)
+static tacit_status resize(rewrite *u)
 {
     if (u->version < 11) {
-        ir_value *scales = input(u, 1);
-        TRY(set_input(u, 2, scales));
-        TRY(set_input(u, 1, NULL));
+        ir_value *scales = rewrite_input(u, 1);
+        TRY(rewrite_set_input(u, 2, scales));
+        TRY(rewrite_set_input(u, 1, NULL));
         return resize_mode(u, ir_value_known(scales));
     }
     /* Version 11 wrote an absent roi or scales as an empty tensor. */
     for (uint32_t i = 1; i < u->node->n_explicit && i < 4; i++) {
-        const ir_tensor *t = ir_value_known(input(u, i));
+        const ir_tensor *t = ir_value_known(rewrite_input(u, i));
         if (t && ir_tensor_count(t) == 0)
             u->node->inputs[i] = NULL;
     }
@@ -292,29 +186,29 @@ static tacit_status resize(upgrade *u)
 }
 
 /* Before 13 the input was seen as a matrix, split at `axis`. */
-static tacit_status softmax(upgrade *u)
+static tacit_status softmax(rewrite *u)
 {
     int64_t axis = ir_attr_int(u->node, "axis", 1);
-    ir_value *x = input(u, 0);
-    SET(ir_attr_set_int(u->g, u->node, "axis", -1));
+    ir_value *x = rewrite_input(u, 0);
+    REWRITE_SET(ir_attr_set_int(u->g, u->node, "axis", -1));
     if (!x || u->node->n_outputs < 1 || !u->node->outputs[0] || axis == -1)
         return TACIT_OK;
     int32_t rank = x->type.shape.rank;
     if (x->type.dtype != TACIT_DTYPE_NONE && rank > 0 &&
         (axis < 0 ? axis + rank : axis) == rank - 1)
         return TACIT_OK;
-    ir_value *shape = add(u, "Shape", 1, &x);
-    ir_value *matrix = shape ? add(u, "Flatten", 1, &x) : NULL;
+    ir_value *shape = rewrite_add(u, "Shape", 1, &x);
+    ir_value *matrix = shape ? rewrite_add(u, "Flatten", 1, &x) : NULL;
     if (!matrix || !ir_attr_set_int(u->g, matrix->producer, "axis", axis))
-        return no_memory(u);
-    TRY(set_input(u, 0, matrix));
-    ir_value *old = detach_output(u, 0);
+        return rewrite_no_memory(u);
+    TRY(rewrite_set_input(u, 0, matrix));
+    ir_value *old = rewrite_detach_output(u, 0);
     if (!old)
-        return no_memory(u);
-    return attach_output(u, "Reshape", 2, (ir_value *[]){u->node->outputs[0], shape}, old);
+        return rewrite_no_memory(u);
+    return rewrite_attach_output(u, "Reshape", 2, (ir_value *[]){u->node->outputs[0], shape}, old);
 }
 
-static tacit_status batch_norm(upgrade *u)
+static tacit_status batch_norm(rewrite *u)
 {
     if (ir_attr_int(u->node, "spatial", 1) == 0)
         return error_set(u->err, TACIT_ERR_UNSUPPORTED, "spatial=0 is not supported");
@@ -330,7 +224,7 @@ static tacit_status batch_norm(upgrade *u)
     return TACIT_OK;
 }
 
-static tacit_status cast(upgrade *u)
+static tacit_status cast(rewrite *u)
 {
     static const struct {
         const char *name;
@@ -343,43 +237,43 @@ static tacit_status cast(upgrade *u)
         return TACIT_OK;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i].name, to) == 0) {
-            SET(ir_attr_set_int(u->g, u->node, "to", names[i].code));
+            REWRITE_SET(ir_attr_set_int(u->g, u->node, "to", names[i].code));
             return TACIT_OK;
         }
     return error_set(u->err, TACIT_ERR_TYPE, "cannot cast to '%s'", to);
 }
 
 /* The second operand's first axis stands at `axis` of the first: ones are appended to its shape. */
-static tacit_status align_second(upgrade *u, int64_t axis)
+static tacit_status align_second(rewrite *u, int64_t axis)
 {
-    ir_value *a = input(u, 0), *b = input(u, 1);
+    ir_value *a = rewrite_input(u, 0), *b = rewrite_input(u, 1);
     if (!a || !b)
         return TACIT_OK;
-    ir_value *shape_a = add(u, "Shape", 1, &a), *shape_b = add(u, "Shape", 1, &b);
-    ir_value *rank_a = shape_a ? add(u, "Shape", 1, &shape_a) : NULL;
-    ir_value *rank_b = shape_b ? add(u, "Shape", 1, &shape_b) : NULL;
-    ir_value *offset = ints(u, "axis", 1, &axis);
+    ir_value *shape_a = rewrite_add(u, "Shape", 1, &a), *shape_b = rewrite_add(u, "Shape", 1, &b);
+    ir_value *rank_a = shape_a ? rewrite_add(u, "Shape", 1, &shape_a) : NULL;
+    ir_value *rank_b = shape_b ? rewrite_add(u, "Shape", 1, &shape_b) : NULL;
+    ir_value *offset = rewrite_ints(u, "axis", 1, &axis);
     if (!rank_a || !rank_b || !offset)
-        return no_memory(u);
+        return rewrite_no_memory(u);
     if (axis < 0) /* counted from the end: the rank of the first cancels out */
-        rank_a = ints(u, "end", 1, (int64_t[]){0});
-    ir_value *left = rank_a ? add(u, "Sub", 2, (ir_value *[]){rank_a, offset}) : NULL;
-    ir_value *trailing = left ? add(u, "Sub", 2, (ir_value *[]){left, rank_b}) : NULL;
-    ir_value *ones = trailing ? add(u, "ConstantOfShape", 1, &trailing) : NULL;
+        rank_a = rewrite_ints(u, "end", 1, (int64_t[]){0});
+    ir_value *left = rank_a ? rewrite_add(u, "Sub", 2, (ir_value *[]){rank_a, offset}) : NULL;
+    ir_value *trailing = left ? rewrite_add(u, "Sub", 2, (ir_value *[]){left, rank_b}) : NULL;
+    ir_value *ones = trailing ? rewrite_add(u, "ConstantOfShape", 1, &trailing) : NULL;
     ir_tensor *one = ir_tensor_new(u->g->memory, TACIT_I64, &(ir_shape){1, {1}});
     if (!ones || !one)
-        return no_memory(u);
+        return rewrite_no_memory(u);
     *(int64_t *)one->data = 1;
-    SET(ir_attr_set(u->g, ones->producer,
-                    &(ir_attr){.name = "value", .kind = IR_ATTR_TENSOR, .tensor = one}));
-    ir_value *shape = add(u, "Concat", 2, (ir_value *[]){shape_b, ones});
+    REWRITE_SET(ir_attr_set(u->g, ones->producer,
+                            &(ir_attr){.name = "value", .kind = IR_ATTR_TENSOR, .tensor = one}));
+    ir_value *shape = rewrite_add(u, "Concat", 2, (ir_value *[]){shape_b, ones});
     if (!shape || !ir_attr_set_int(u->g, shape->producer, "axis", 0))
-        return no_memory(u);
-    ir_value *aligned = add(u, "Reshape", 2, (ir_value *[]){b, shape});
-    return aligned ? set_input(u, 1, aligned) : no_memory(u);
+        return rewrite_no_memory(u);
+    ir_value *aligned = rewrite_add(u, "Reshape", 2, (ir_value *[]){b, shape});
+    return aligned ? rewrite_set_input(u, 1, aligned) : rewrite_no_memory(u);
 }
 
-static tacit_status old_broadcast(upgrade *u)
+static tacit_status old_broadcast(rewrite *u)
 {
     const ir_attr *axis = ir_attr_find(u->node, "axis");
     bool aligned = ir_attr_int(u->node, "broadcast", 0) != 0 && axis && axis->kind == IR_ATTR_INT;
@@ -389,109 +283,113 @@ static tacit_status old_broadcast(upgrade *u)
     return aligned ? align_second(u, at) : TACIT_OK;
 }
 
-static tacit_status gemm(upgrade *u)
+static tacit_status gemm(rewrite *u)
 {
     ir_attr_remove(u->node, "broadcast");
     return TACIT_OK;
 }
 
 /* One slope per channel. */
-static tacit_status prelu(upgrade *u)
+static tacit_status prelu(rewrite *u)
 {
     return align_second(u, 1);
 }
 
-static tacit_status reshape(upgrade *u)
+static tacit_status reshape(rewrite *u)
 {
     return ints_to_input(u, "shape", 1);
 }
 
-static tacit_status concat(upgrade *u)
+static tacit_status concat(rewrite *u)
 {
     if (!ir_attr_find(u->node, "axis"))
-        SET(ir_attr_set_int(u->g, u->node, "axis", 1));
+        REWRITE_SET(ir_attr_set_int(u->g, u->node, "axis", 1));
     return TACIT_OK;
 }
 
-static tacit_status scatter(upgrade *u)
+static tacit_status scatter(rewrite *u)
 {
-    return retype(u, "ScatterElements");
+    return rewrite_type(u, "ScatterElements");
 }
 
-static tacit_status lp_pool(upgrade *u)
+static tacit_status lp_pool(rewrite *u)
 {
     const ir_attr *p = ir_attr_find(u->node, "p");
     if (p && p->kind == IR_ATTR_FLOAT)
-        SET(ir_attr_set_int(u->g, u->node, "p", p->f >= 1.0 && p->f < 1e6 ? (int64_t)p->f : 0));
+        REWRITE_SET(
+            ir_attr_set_int(u->g, u->node, "p", p->f >= 1.0 && p->f < 1e6 ? (int64_t)p->f : 0));
     return TACIT_OK;
 }
 
-static tacit_status dft(upgrade *u)
+static tacit_status dft(rewrite *u)
 {
     int64_t axis = ir_attr_int(u->node, "axis", 1);
     const char *stem = arena_printf(u->g->memory, "%s_axis", u->node->name);
     ir_value *v = stem ? ir_constant_i64(u->g, stem, 0, 1, &axis) : NULL;
     if (!v)
-        return no_memory(u);
+        return rewrite_no_memory(u);
     ir_attr_remove(u->node, "axis");
-    return set_input(u, 2, v);
+    return rewrite_set_input(u, 2, v);
 }
 
-static tacit_status grid_sample(upgrade *u)
+static tacit_status grid_sample(rewrite *u)
 {
     const char *mode = ir_attr_string(u->node, "mode", "bilinear");
     if (strcmp(mode, "bilinear") == 0)
-        SET(ir_attr_set_string(u->g, u->node, "mode", "linear"));
+        REWRITE_SET(ir_attr_set_string(u->g, u->node, "mode", "linear"));
     else if (strcmp(mode, "bicubic") == 0)
-        SET(ir_attr_set_string(u->g, u->node, "mode", "cubic"));
+        REWRITE_SET(ir_attr_set_string(u->g, u->node, "mode", "cubic"));
     return TACIT_OK;
 }
 
-static tacit_status roi_align(upgrade *u)
+static tacit_status roi_align(rewrite *u)
 {
-    SET(ir_attr_set_string(u->g, u->node, "coordinate_transformation_mode", "output_half_pixel"));
+    REWRITE_SET(
+        ir_attr_set_string(u->g, u->node, "coordinate_transformation_mode", "output_half_pixel"));
     return TACIT_OK;
 }
 
 /* Scale and bias were per group: repeat each for the channels of its group. */
-static tacit_status group_norm(upgrade *u)
+static tacit_status group_norm(rewrite *u)
 {
     int64_t groups = ir_attr_int(u->node, "num_groups", 0);
-    if (groups <= 0 || !input(u, 0) || !input(u, 1) || !input(u, 2))
+    if (groups <= 0 || !rewrite_input(u, 0) || !rewrite_input(u, 1) || !rewrite_input(u, 2))
         return error_set(u->err, TACIT_ERR_GRAPH, "num_groups, scale or bias is missing");
-    ir_value *x = input(u, 0), *count = ints(u, "groups", 1, &groups);
-    ir_value *channels = add(u, "Shape", 1, &x);
-    ir_value *last = ints(u, "last", 1, (int64_t[]){1}), *all = ints(u, "all", 1, (int64_t[]){-1});
+    ir_value *x = rewrite_input(u, 0), *count = rewrite_ints(u, "groups", 1, &groups);
+    ir_value *channels = rewrite_add(u, "Shape", 1, &x);
+    ir_value *last = rewrite_ints(u, "last", 1, (int64_t[]){1}),
+             *all = rewrite_ints(u, "all", 1, (int64_t[]){-1});
     if (!channels || !count || !last || !all ||
         !ir_attr_set_int(u->g, channels->producer, "start", 1) ||
         !ir_attr_set_int(u->g, channels->producer, "end", 2))
-        return no_memory(u);
-    ir_value *each = add(u, "Div", 2, (ir_value *[]){channels, count});
-    ir_value *shape = each ? add(u, "Concat", 2, (ir_value *[]){count, each}) : NULL;
+        return rewrite_no_memory(u);
+    ir_value *each = rewrite_add(u, "Div", 2, (ir_value *[]){channels, count});
+    ir_value *shape = each ? rewrite_add(u, "Concat", 2, (ir_value *[]){count, each}) : NULL;
     if (!shape || !ir_attr_set_int(u->g, shape->producer, "axis", 0))
-        return no_memory(u);
+        return rewrite_no_memory(u);
     for (uint32_t i = 1; i <= 2; i++) {
-        ir_value *column = add(u, "Unsqueeze", 2, (ir_value *[]){input(u, i), last});
-        ir_value *wide = column ? add(u, "Expand", 2, (ir_value *[]){column, shape}) : NULL;
-        ir_value *flat = wide ? add(u, "Reshape", 2, (ir_value *[]){wide, all}) : NULL;
+        ir_value *column =
+            rewrite_add(u, "Unsqueeze", 2, (ir_value *[]){rewrite_input(u, i), last});
+        ir_value *wide = column ? rewrite_add(u, "Expand", 2, (ir_value *[]){column, shape}) : NULL;
+        ir_value *flat = wide ? rewrite_add(u, "Reshape", 2, (ir_value *[]){wide, all}) : NULL;
         if (!flat)
-            return no_memory(u);
-        TRY(set_input(u, i, flat));
+            return rewrite_no_memory(u);
+        TRY(rewrite_set_input(u, i, flat));
     }
     return TACIT_OK;
 }
 
-static tacit_status mean_variance(upgrade *u)
+static tacit_status mean_variance(rewrite *u)
 {
     bool across = ir_attr_int(u->node, "across_channels", 0) != 0;
     ir_attr_remove(u->node, "across_channels");
     ir_attr_remove(u->node, "normalize_variance");
     if (across)
-        SET(ir_attr_set_ints(u->g, u->node, "axes", 4, (int64_t[]){0, 1, 2, 3}));
+        REWRITE_SET(ir_attr_set_ints(u->g, u->node, "axes", 4, (int64_t[]){0, 1, 2, 3}));
     return TACIT_OK;
 }
 
-static tacit_status refuse(upgrade *u)
+static tacit_status refuse(rewrite *u)
 {
     return error_set(u->err, TACIT_ERR_UNSUPPORTED, "the form of opset %lld is not supported",
                      (long long)u->version);
@@ -502,7 +400,7 @@ static tacit_status refuse(upgrade *u)
 typedef struct upgrade_row {
     const char *type;
     int64_t before; /* applies to files below this opset */
-    tacit_status (*rule)(upgrade *u);
+    tacit_status (*rule)(rewrite *u);
 } upgrade_row;
 
 static const upgrade_row rows[] = {
@@ -565,9 +463,9 @@ static const upgrade_row rows[] = {
 tacit_status load_upgrade(ir_graph *g, ir_node *node, int64_t version, tacit_error *err)
 {
     if (*node->domain)
-        return TACIT_OK;
+        return load_contrib(g, node, err);
     ir_attr_remove(node, "consumed_inputs"); /* a memory hint of the first opset */
-    upgrade u = {g, node, version, err};
+    rewrite u = {g, node, version, err};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (strcmp(rows[i].type, node->type) != 0)
             continue;
