@@ -56,12 +56,16 @@ typedef struct cpu_paired_args {
     /* From a run of CPU_PAIRED_RUN columns of A to the next, from a vector of columns of C to the
      * next (and of the residual): what lies beside them unless channels are in blocks. */
     int64_t a_run, c_vector;
-    /* Tile t: column block t % col_blocks, row block t / col_blocks; neighbours that are run in one
-     * call scale their rows once. A row block has at most CPU_PAIRED_ROWS rows, and with kc columns
-     * at most CPU_PAIRED_LEFT elements. */
-    uint32_t col_blocks;
-    int64_t block_tiles; /* register tiles of a row block */
-    int64_t block_cols;  /* a multiple of the panel width */
+    /* Tile t: part t % parts of the register tiles of column block t / parts % col_blocks of row
+     * block t / parts / col_blocks; neighbours that are run in one call scale their rows once. With
+     * `columns_first` (parts is 1) rows change before columns: a B larger than the caches is read
+     * once. A row block has at most CPU_PAIRED_ROWS rows, and with kc columns at most
+     * CPU_PAIRED_LEFT elements. */
+    uint32_t row_blocks, col_blocks, parts;
+    bool columns_first;
+    bool streamed;      /* B comes from memory: ask for the next panel early */
+    int64_t block_rows; /* of a row block */
+    int64_t block_cols; /* a multiple of the panel width */
     cpu_epilogue epilogue;
 } cpu_paired_args;
 

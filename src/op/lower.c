@@ -84,6 +84,17 @@ tacit_status op_lower_scratch(op_lower *c, size_t field, size_t offset, bool wri
                              .byte_offset = (int64_t)offset});
 }
 
+void op_lower_together(op_lower *c, uint32_t tiles)
+{
+    c->thunks.data[c->thunks.count - 1]->together = tiles;
+}
+
+bool op_lower_streams(const op_lower *c)
+{
+    enum { CACHES = 16 << 20 };
+    return c->constant_bytes > CACHES;
+}
+
 void op_lower_cost(op_lower *c, double flops, uint64_t bytes)
 {
     op_thunk *t = c->thunks.data[c->thunks.count - 1];

@@ -37,6 +37,7 @@ typedef struct op_thunk {
     void *args;         /* plain data, in the lowering's arena */
     uint32_t args_size;
     uint32_t tiles;
+    uint32_t together; /* tiles that are better run in one call, about; 0: any number */
     const ir_node *node;
     double flops;
     uint64_t bytes; /* read and written */
@@ -81,8 +82,9 @@ struct op_lower {
     VEC(op_thunk *) thunks;
     size_t scratch; /* bytes, live while the node's thunks run */
     VEC(op_packed) packed;
-    slab *constants;    /* where they lie */
-    op_pages_fn *pages; /* may be NULL */
+    slab *constants;       /* where they lie */
+    size_t constant_bytes; /* of the whole program, about */
+    op_pages_fn *pages;    /* may be NULL */
     void *pages_context;
     op_jobs *jobs;            /* NULL: op_lower_later works at once */
     bool batch_invariant;     /* sums of a row are made in the same order whatever the batch */
@@ -109,6 +111,10 @@ size_t op_lower_reserve(op_lower *c, size_t bytes);
 tacit_status op_lower_scratch(op_lower *c, size_t field, size_t offset, bool write);
 /* Work of the newest thunk, for profiles and scheduling. */
 void op_lower_cost(op_lower *c, double flops, uint64_t bytes);
+/* A call of the newest thunk has work that its tiles share: it should run about `tiles` of them. */
+void op_lower_together(op_lower *c, uint32_t tiles);
+/* Are the program's constants too many for the caches, so that each run reads them from memory? */
+bool op_lower_streams(const op_lower *c);
 /* Memory for packed constants: owned by the program, 64-byte aligned. NULL: no memory. */
 void *op_lower_pack(op_lower *c, size_t bytes);
 /* Runs a packing kernel, now or with all the others; the arguments are copied. */

@@ -43,6 +43,7 @@ tacit_status op_lower_blocked_paired(op_lower *c, const op_conv *conv, const flo
     op_product p = {.g = {.m = pixels, .n = conv->m, .k = conv->c, .b_row = 1, .b_col = conv->c},
                     .batch = 1};
     op_paired d = {.product = &p,
+                   .whole = true,
                    .a = {.bias = bias,
                          .a_row = OP_BLOCK,
                          .a_col = 1,
@@ -56,12 +57,13 @@ tacit_status op_lower_blocked_paired(op_lower *c, const op_conv *conv, const flo
     d.a.n = d.padded; /* whole blocks */
     cpu_paired_args *a = op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, paired_f32),
                                         CPU_PICK(c->cpu.isa, cpu_paired_f32), sizeof *a,
-                                        (uint32_t)d.row_blocks * d.a.col_blocks);
+                                        d.a.row_blocks * d.a.col_blocks);
     if (!a)
         return TACIT_ERR_MEMORY;
     *a = d.a;
+    op_lower_together(c, d.together);
     /* Without blocks of rows a tile is a run of blocks of channels. */
-    uint64_t run = d.row_blocks == 1 ? (uint64_t)(d.a.block_cols * pixels) * sizeof(float) : 0;
+    uint64_t run = d.a.row_blocks == 1 ? (uint64_t)(d.a.block_cols * pixels) * sizeof(float) : 0;
     TRY(op_lower_in(c, offsetof(cpu_paired_args, a), 0));
     if (op_lower_has(c, 3))
         TRY(op_lower_in_tiled(c, offsetof(cpu_paired_args, residual), 3, run, run));

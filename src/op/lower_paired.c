@@ -6,6 +6,8 @@
 #include "op/lowerings.h"
 #include "op/product.h"
 
+enum { SCALED = 6 }; /* panels that are worth scaling rows for */
+
 /* The bits of a few elements of column j, spread over it; 0: all of them are zero. */
 static uint64_t trace_of(const ir_tensor *b, const cpu_gemm_args *g, int64_t j)
 {
@@ -63,13 +65,14 @@ bool op_paired_suits(const op_lower *c, const op_product *p)
            p->g.k >= 64;
 }
 
-/* Rows as many as may be scaled at a time with K in blocks of DEPTH, about equal; then columns so
- * that there are about 48 tiles where the product is large. A tile takes TILE_NS or more and has
- * PANELS panels or more to be worth the scaling, fewer where there would be less than SOME tiles.
- * By shape alone. */
+/* Rows in equal blocks, as many in one as may be scaled at a time with K in blocks of DEPTH; then
+ * columns so that there are about 48 tiles where the product is large. A tile takes TILE_NS or
+ * more. Few panels, of which one thread would have one more than another, are cut in two parts. A
+ * right side that no cache holds is read once: its columns in blocks, all rows by each. By shape
+ * alone. */
 static void cut(op_paired *d, cpu_isa isa)
 {
-    enum { DEPTH = 768, TILE_NS = 5000, PANELS = 6, SOME = 16 };
+    enum { DEPTH = 768, TILE_NS = 5000, TILES = 48, LARGE = 4 << 20, PANELS = 24 };
     cpu_paired_args *a = &d->a;
     int64_t height = cpu_paired_height(isa), width = cpu_paired_width(isa);
     int64_t vector = cpu_paired_vector(isa), panels = (a->n + width - 1) / width;
@@ -77,24 +80,27 @@ static void cut(op_paired *d, cpu_isa isa)
     int64_t most = CPU_PAIRED_LEFT / cpu_paired_whole(deep);
     most = (most < CPU_PAIRED_ROWS ? most : CPU_PAIRED_ROWS) / height;
     int64_t blocks = (tiles + most - 1) / most;
-    a->block_tiles = (tiles + blocks - 1) / blocks;
-    d->row_blocks = (tiles + a->block_tiles - 1) / a->block_tiles;
-    int64_t rows = a->block_tiles * height < a->m ? a->block_tiles * height : a->m;
-    int64_t depth = CPU_PAIRED_LEFT / rows / CPU_PAIRED_RUN * CPU_PAIRED_RUN;
+    a->block_rows = (a->m + blocks - 1) / blocks;
+    blocks = (a->m + a->block_rows - 1) / a->block_rows;
+    a->row_blocks = (uint32_t)blocks;
+    int64_t depth = CPU_PAIRED_LEFT / a->block_rows / CPU_PAIRED_RUN * CPU_PAIRED_RUN;
     d->blocks = (a->k + depth - 1) / depth;
     a->kc = cpu_paired_whole((a->k + d->blocks - 1) / d->blocks);
     d->blocks = (a->k + a->kc - 1) / a->kc;
     d->padded = (a->n + vector - 1) / vector * vector;
-    double panel_ns = (double)(a->k * width * rows) / 75.0;
-    int64_t least = (int64_t)(TILE_NS / panel_ns) + 1;
-    int64_t worth = panels * d->row_blocks / SOME;
-    worth = worth > PANELS ? PANELS : worth < 2 ? 2 : worth;
-    least = least > worth ? least : worth;
-    int64_t wanted = d->row_blocks >= 48 ? 1 : 48 / d->row_blocks;
-    int64_t columns = panels / least;
+    double panel_ns = (double)(a->k * width * a->block_rows) / 75.0;
+    int64_t least = (int64_t)(TILE_NS / panel_ns) + 1, columns = panels / least;
+    int64_t wanted = blocks >= TILES ? 1 : TILES / blocks;
+    a->columns_first = blocks > 1 && a->n * a->k > LARGE;
+    if (a->columns_first)
+        wanted = (panels + PANELS - 1) / PANELS;
     columns = columns < 1 ? 1 : columns > wanted ? wanted : columns;
     a->block_cols = (panels + columns - 1) / columns * width;
     a->col_blocks = (uint32_t)((a->n + a->block_cols - 1) / a->block_cols);
+    bool few = !d->whole && a->block_cols == width && blocks * panels < TILES &&
+               panel_ns > TILE_NS && a->block_rows > height;
+    a->parts = few ? 2 : 1;
+    d->together = a->columns_first ? 1 : (uint32_t)(SCALED * width / a->block_cols) * a->parts;
 }
 
 /* Columns need all rows of a block to be scaled. Of a wide B that would be much at a time: its rows
@@ -183,17 +189,16 @@ static tacit_status emit_product(op_lower *c, op_paired *d)
     cpu_isa isa = c->cpu.isa;
     cpu_paired_args *a =
         op_lower_thunk(c, CPU_PICK_NAME(isa, paired_f32), CPU_PICK(isa, cpu_paired_f32), sizeof *a,
-                       (uint32_t)d->row_blocks * d->a.col_blocks);
+                       d->a.row_blocks * d->a.col_blocks * d->a.parts);
     if (!a)
         return TACIT_ERR_MEMORY;
     *a = d->a;
+    op_lower_together(c, d->together);
     uint64_t a_run = 0, c_run = 0;
-    int64_t tiles = cpu_paired_tiles(g->m, cpu_paired_height(isa));
-    if (d->a.col_blocks == 1 && g->m % tiles == 0) { /* tiles are runs of as many rows each */
-        int64_t rows = g->m / tiles * d->a.block_tiles;
-        c_run = (uint64_t)(rows * g->c_row) * sizeof(float);
+    if (d->a.col_blocks * d->a.parts == 1) { /* tiles are runs of as many rows each */
+        c_run = (uint64_t)(d->a.block_rows * g->c_row) * sizeof(float);
         if (g->a_col == 1 && g->a_row >= g->k)
-            a_run = (uint64_t)(rows * g->a_row) * sizeof(float);
+            a_run = (uint64_t)(d->a.block_rows * g->a_row) * sizeof(float);
     }
     TRY(op_lower_in_tiled(c, offsetof(cpu_paired_args, a), 0, a_run, a_run));
     if (p->bias >= 0)
@@ -213,6 +218,7 @@ tacit_status op_paired_prepare(op_lower *c, op_paired *d)
 {
     const cpu_gemm_args *g = &d->product->g;
     d->a.m = g->m, d->a.n = g->n, d->a.k = g->k;
+    d->a.streamed = op_lower_streams(c);
     cut(d, c->cpu.isa);
     return pack_right(c, d);
 }

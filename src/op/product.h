@@ -25,7 +25,9 @@ tacit_status op_lower_paired(op_lower *c, const op_product *p);
 typedef struct op_paired {
     const op_product *product;
     cpu_paired_args a;
-    int64_t padded, blocks, row_blocks; /* columns, blocks of K and of rows */
+    int64_t padded, blocks; /* columns, blocks of K */
+    uint32_t together;      /* tiles that are worth scaling rows for */
+    bool whole;             /* tiles have all rows of their block */
 } op_paired;
 tacit_status op_paired_prepare(op_lower *c, op_paired *d);
 /* lower_blocked_paired.c: is this a convolution for it, and then */

@@ -158,7 +158,8 @@ static size_t constant_bytes(const ir_graph *g)
 tacit_status prog_lower(prog_program *p, tacit_error *err)
 {
     op_jobs jobs = {0};
-    slab_init(&p->constants, p->allocator, constant_bytes(p->graph));
+    size_t constants = constant_bytes(p->graph);
+    slab_init(&p->constants, p->allocator, constants);
     p->lowered = ARENA_ARRAY(&p->memory, p->n_nodes + 1u, op_lower);
     p->scratch = ARENA_ARRAY(&p->memory, p->n_nodes + 1u, size_t);
     if (!p->lowered || !p->scratch)
@@ -171,6 +172,7 @@ tacit_status prog_lower(prog_program *p, tacit_error *err)
                         .memory = &p->memory,
                         .allocator = p->allocator,
                         .constants = &p->constants,
+                        .constant_bytes = constants,
                         .pages = p->options.pages,
                         .pages_context = p->options.pages_context,
                         .jobs = &jobs,

@@ -270,6 +270,7 @@ static tacit_status cut_tiles(builder *b, const prog_thunk *t, cut *c)
     uint32_t parts = wanted < 1 ? 1 : wanted > most ? most : (uint32_t)wanted;
     parts = parts < t->tiles ? parts : t->tiles;
     uint32_t least = (t->tiles + parts - 1) / parts, shares = parts < threads ? parts : threads;
+    least = least > t->made->together ? least : t->made->together;
     c->ends = ARENA_ARRAY(&b->scratch, parts + shares, uint32_t);
     c->homes = ARENA_ARRAY(&b->scratch, parts + shares, uint32_t);
     if (!c->ends || !c->homes)

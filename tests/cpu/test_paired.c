@@ -11,8 +11,10 @@ typedef struct problem {
     int64_t m, n, k, kc;
     bool trans_a, trans_b, residual;
     cpu_epilogue e;
-    int64_t block_tiles, block_panels;
+    int64_t block_rows, block_panels;
+    uint32_t parts;    /* of the rows of a block */
     uint32_t together; /* tiles in one call */
+    bool columns_first, streamed;
 } problem;
 
 /* Operands with gaps between rows, and everything the kernels need. */
@@ -82,7 +84,6 @@ static void run(setup *s, cpu_isa isa)
     const problem *q = &s->q;
     int64_t vector = cpu_paired_vector(isa), width = cpu_paired_width(isa);
     int64_t padded = (q->n + vector - 1) / vector * vector, blocks = (q->k + q->kc - 1) / q->kc;
-    int64_t tiles = cpu_paired_tiles(q->m, cpu_paired_height(isa));
     uint32_t panels = (uint32_t)((q->n + width - 1) / width);
     float *right = zeros(padded * (q->k + 16)), *column = zeros(2 * blocks * padded);
     for (int64_t k = 0; k < q->k; k += q->kc) {
@@ -120,11 +121,15 @@ static void run(setup *s, cpu_isa isa)
                          .c_row = s->c_row,
                          .c_vector = cpu_paired_vector(isa),
                          .residual_row = s->c_row,
-                         .block_tiles = q->block_tiles,
+                         .block_rows = q->block_rows,
+                         .parts = q->parts ? q->parts : 1,
+                         .columns_first = q->columns_first,
+                         .streamed = q->streamed,
                          .block_cols = q->block_panels * width,
                          .epilogue = q->e};
     p.col_blocks = (uint32_t)((q->n + p.block_cols - 1) / p.block_cols);
-    uint32_t all = (uint32_t)((tiles + q->block_tiles - 1) / q->block_tiles) * p.col_blocks;
+    p.row_blocks = (uint32_t)((q->m + q->block_rows - 1) / q->block_rows);
+    uint32_t all = p.row_blocks * p.col_blocks * p.parts;
     for (uint32_t end = all, begin; end > 0; end = begin) {
         begin = end > q->together ? end - q->together : 0;
         CPU_PICK(isa, cpu_paired_f32)(&p, begin, end);
@@ -210,8 +215,11 @@ static problem random_problem(rng *r, int64_t m, int64_t n, int64_t k)
                          .act_max = 0.75f};
     int64_t most =
         CPU_PAIRED_LEFT / q.kc < CPU_PAIRED_ROWS ? CPU_PAIRED_LEFT / q.kc : CPU_PAIRED_ROWS;
-    q.block_tiles = 1 + (int64_t)rng_below(r, (uint64_t)most / 7);
+    q.block_rows = 1 + (int64_t)rng_below(r, (uint64_t)most);
     q.block_panels = 1 + (int64_t)rng_below(r, 3);
+    q.columns_first = rng_below(r, 3) == 0;
+    q.parts = q.columns_first ? 1 : 1 + (uint32_t)rng_below(r, 3);
+    q.streamed = rng_below(r, 2);
     q.together = 1 + (uint32_t)rng_below(r, 5);
     return q;
 }
@@ -261,7 +269,8 @@ static void bits_do_not_depend_on_the_cut(void **state)
         float *kept = malloc(bytes);
         assert_non_null(kept);
         memcpy(kept, s.c, bytes);
-        s.q.block_tiles = 2, s.q.block_panels = 2, s.q.together = 1;
+        s.q.block_rows = 14, s.q.block_panels = 2, s.q.together = 1;
+        s.q.parts = 2, s.q.columns_first = false;
         run(&s, isa);
         assert_memory_equal(s.c, kept, bytes);
         free(kept);
@@ -354,7 +363,7 @@ static void as_exact_as_stated(void **state)
     for (int what = 0; what < KINDS; what++)
         for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) {
             problem q = {.m = 14, .n = 96, .k = depths[d], .kc = 768, .e = {.alpha = 1}};
-            q.block_tiles = 2, q.block_panels = 8, q.together = 1;
+            q.block_rows = 14, q.block_panels = 8, q.together = 1;
             setup s = begin(&q, &r);
             for (int64_t k = 0; k < q.k; k++) {
                 for (int64_t i = 0; i < q.m; i++)
@@ -379,7 +388,7 @@ static void as_exact_as_stated(void **state)
 static setup special(rng *r, int64_t m, int64_t n, int64_t k)
 {
     problem q = {.m = m, .n = n, .k = k, .kc = 64, .e = {.alpha = 1}};
-    q.block_tiles = 3, q.block_panels = 1, q.together = 2;
+    q.block_rows = 21, q.block_panels = 1, q.together = 2;
     return begin(&q, r);
 }
 
