@@ -109,6 +109,16 @@ static bool window_fits(const op_window *w)
            w->out[1] <= CPU_BLOCKED_WIDTH;
 }
 
+/* Planes of a tile, at most `most`: an even number of equal tiles if there is one that is not much
+ * smaller, so that two threads have the same work. */
+static int64_t even_tile(int64_t planes, int64_t most)
+{
+    for (int64_t tile = most; 2 * tile >= most && tile > 0; tile--)
+        if (planes % (2 * tile) == 0)
+            return tile;
+    return most;
+}
+
 static tacit_status emit_window(op_lower *c, const op_window *w, cpu_blocked_window_args *plan,
                                 cpu_blocked_window_args **args)
 {
@@ -122,7 +132,7 @@ static tacit_status emit_window(op_lower *c, const op_window *w, cpu_blocked_win
     int64_t row = w->out[1] * (w->taps + 3), plane = w->out[0] * row;
     plan->band = plane > 2 * TILE ? TILE / row + 1 : w->out[0];
     plan->bands = (uint32_t)((w->out[0] + plan->band - 1) / plan->band);
-    plan->tile = plan->bands > 1 ? 1 : TILE / (plane + 1) + 1;
+    plan->tile = plan->bands > 1 ? 1 : even_tile(plan->planes, TILE / (plane + 1) + 1);
     uint64_t tiles = (uint64_t)((plan->planes + plan->tile - 1) / plan->tile) * plan->bands;
     if (tiles > INT32_MAX)
         return OP_LOWER_NO_KERNEL;
