@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the seeds of fuzz/corpus anew: python fuzz/make_corpus.py (needs onnx and numpy). Small
 files that between them use every field the readers know."""
+import hashlib
 import io
 import json
 import pathlib
@@ -30,6 +31,18 @@ def model(name, nodes, inits=(), opset=18, functions=(), inputs=None, outputs=No
                                                 helper.make_opsetid("own", 1)],
                           functions=list(functions), ir_version=8)
     save("onnx", name, m.SerializeToString())
+
+
+def packed_head(size, form=1):
+    head = b"TACITPW\0" + struct.pack("<QQ", form, 4096) + bytes(range(32)) + struct.pack("<Q", size)
+    return (head + hashlib.sha256(head).digest()).ljust(4096, b"\0")
+
+
+def packed_seeds():
+    save("packed", "whole", packed_head(64) + bytes(64))
+    save("packed", "short", packed_head(64))
+    save("packed", "empty", packed_head(0))
+    save("packed", "huge", packed_head(2**64 - 4096))
 
 
 def onnx_seeds():
@@ -126,3 +139,4 @@ if __name__ == "__main__":
     array_seeds()
     safetensors_seeds()
     gguf_seeds()
+    packed_seeds()

@@ -396,6 +396,12 @@ typedef struct tacit_compile_options {
     /* Choices measured on this machine, see below; must outlive the call. NULL: those of the
      * default file, if there is one. */
     tacit_tuning *tuning;
+    /* A file for packed weights, NULL: none, "auto": the model's name with .tacit-cache behind it.
+     * Weights are mapped from it if it was made for this model (by its times, not its contents),
+     * build, processor and these options; otherwise they are packed and the file is made anew.
+     * Whoever can write it controls the weights: one that others may write is ignored. Trouble with
+     * the file is told to the log and is no error. See docs/embedding.md. */
+    const char *packed_file;
 } tacit_compile_options;
 
 /* --- choices by measurement --------------------------------------------------------------------
@@ -446,7 +452,8 @@ typedef struct tacit_memory_report {
     uint64_t lower_bound_bytes; /* largest live set: no plan can be smaller */
     uint64_t argument_bytes;    /* resolved thunk arguments, per session */
     uint32_t thunks, nodes;
-    int has_dynamic_tail; /* 1: some shapes depend on data; those nodes allocate while running */
+    int has_dynamic_tail;  /* 1: some shapes depend on data; those nodes allocate while running */
+    uint64_t mapped_bytes; /* of packed_bytes: mapped from packed_file, shared by all processes */
 } tacit_memory_report;
 TACIT_API void tacit_program_memory(const tacit_program *program, tacit_memory_report *out);
 

@@ -225,10 +225,11 @@ bool py_options_get(PyObject *tuple, py_options *out)
 {
     PyObject *dims, *disabled;
     int executor, validate, plan, in_place, plain_sums;
+    const char *packed;
     unsigned threads;
     *out = (py_options){0};
-    if (!PyArg_ParseTuple(tuple, "OiIiiOpp:compile", &dims, &executor, &threads, &validate, &plan,
-                          &disabled, &in_place, &plain_sums) ||
+    if (!PyArg_ParseTuple(tuple, "OiIiiOppz:compile", &dims, &executor, &threads, &validate, &plan,
+                          &disabled, &in_place, &plain_sums, &packed) ||
         !py_dims_get(dims, &out->dims) || !py_names_get(disabled, &out->passes)) {
         py_options_free(out);
         return false;
@@ -242,7 +243,8 @@ bool py_options_get(PyObject *tuple, py_options *out)
                                            .disabled_passes = out->passes.names,
                                            .n_disabled_passes = out->passes.count,
                                            .update_in_place = in_place,
-                                           .plain_sums = plain_sums};
+                                           .plain_sums = plain_sums,
+                                           .packed_file = packed};
     return true;
 }
 

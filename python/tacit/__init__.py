@@ -285,6 +285,7 @@ def compile(
     disabled_passes: Sequence[str] = (),
     update_in_place: bool = False,
     plain_sums: bool = False,
+    packed: Optional[str] = None,
 ) -> Session:
     """Compiles a model (or what tacit.load or tacit.Graph make one of) and opens a session.
 
@@ -292,10 +293,11 @@ def compile(
     or "reference" (slow and obvious); `strict` refuses arrays that would have to be copied. With
     `update_in_place` the array of an input NAME may be given for the output NAME.next, too.
     `plain_sums` sums products and convolutions term by term, as they are written, instead of taking
-    faster ways that round differently.
+    faster ways that round differently. `packed` names a file that keeps the packed weights, so that
+    the next process maps them ("auto": the model's name with .tacit-cache behind it).
     """
     options = _options(
-        dims, exec, threads, validate, plan, disabled_passes, update_in_place, plain_sums
+        dims, exec, threads, validate, plan, disabled_passes, update_in_place, plain_sums, packed
     )
     return _model(model)._compile(*options).session(strict)
 
@@ -312,15 +314,19 @@ def runner(
     capacity: int = 8,
     buckets: Optional[Dict[str, int]] = None,
     plain_sums: bool = False,
+    packed: Optional[str] = None,
 ) -> Runner:
     """A model to call with arrays of any sizes: it is compiled once for every set of sizes met, and
     the programs of the last `capacity` sets are kept. `dims` fixes some of the symbolic sizes.
 
     `buckets`, {symbol: multiple}, rounds sizes up: fewer programs, some wasted work. Inputs are padded
     with zeros and outputs cut back, so it is for sizes where padding does not touch the rows that
-    count (a batch; a sequence under a causal or padding mask). `plain_sums` as in tacit.compile.
+    count (a batch; a sequence under a causal or padding mask). `plain_sums` and `packed` as in
+    tacit.compile.
     """
-    options = _options(dims, exec, threads, validate, plan, disabled_passes, False, plain_sums)
+    options = _options(
+        dims, exec, threads, validate, plan, disabled_passes, False, plain_sums, packed
+    )
     return _model(model)._runner(options, capacity, buckets, strict)
 
 
@@ -333,6 +339,7 @@ def _options(
     disabled_passes: Sequence[str],
     update_in_place: bool,
     plain_sums: bool,
+    packed: Optional[str],
 ) -> Tuple[Any, ...]:
     return (
         dims,
@@ -343,6 +350,7 @@ def _options(
         disabled_passes,
         update_in_place,
         plain_sums,
+        packed,
     )
 
 

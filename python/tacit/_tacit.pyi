@@ -45,6 +45,7 @@ class Model:
         disabled: Sequence[str],
         update_in_place: bool,
         plain_sums: bool,
+        packed: Optional[str],
     ) -> Any: ...
     def _runner(
         self,

@@ -79,6 +79,19 @@ static void drop_unused_weights(const tacit_program *p)
     }
 }
 
+static tacit_status packed_file(tacit_program *p, const tacit_compile_options *o, const char **out,
+                                tacit_error *err)
+{
+    *out = o->packed_file;
+    if (!o->packed_file || strcmp(o->packed_file, "auto") != 0)
+        return TACIT_OK;
+    if (!p->model->path)
+        return error_set(err, TACIT_ERR_ARGUMENT,
+                         "packed_file is \"auto\", but the model was not loaded from a file");
+    *out = arena_printf(&p->memory, "%s.tacit-cache", p->model->path);
+    return *out ? TACIT_OK : error_memory(err, "a file name");
+}
+
 static tacit_status compile(tacit_program *p, const tacit_compile_options *o, tacit_error *err)
 {
     if (o->cache_capacity)
@@ -108,9 +121,13 @@ static tacit_status compile(tacit_program *p, const tacit_compile_options *o, ta
                             .batch_invariant = o->batch_invariant != 0,
                             .plain_sums = o->plain_sums != 0,
                             .tuning = api_tuning(tuning),
+                            .identify = api_model_identify,
+                            .identify_context = (void *)p->model,
                             .pages = api_model_pages,
                             .pages_context = (void *)p->model};
-    tacit_status status = prog_build(p->graph, &options, &p->prog, err);
+    tacit_status status = packed_file(p, o, &options.packed_file, err);
+    if (status == TACIT_OK)
+        status = prog_build(p->graph, &options, &p->prog, err);
     tacit_tuning_free(own);
     return status;
 }
@@ -198,5 +215,6 @@ void tacit_program_memory(const tacit_program *program, tacit_memory_report *out
                                  .argument_bytes = p->args_size,
                                  .thunks = p->n_thunks,
                                  .nodes = p->n_nodes + p->n_tail,
-                                 .has_dynamic_tail = p->n_tail || p->n_tail_wanted};
+                                 .has_dynamic_tail = p->n_tail || p->n_tail_wanted,
+                                 .mapped_bytes = p->mapped_bytes};
 }

@@ -17,7 +17,8 @@ struct tacit_model {
     tacit_allocator allocator;
     tacit_log log;
     arena memory;
-    file_map file; /* of tacit_model_load; closed with the model */
+    const char *path; /* of tacit_model_load, else NULL */
+    file_map file;    /* closed with the model */
     load_files external;
     op_registry registry;           /* custom operators */
     ir_graph *graph;                /* never edited once the model is made */
@@ -36,6 +37,8 @@ struct op_tuning;
 struct op_tuning *api_tuning(tacit_tuning *t); /* NULL for NULL */
 /* An op_pages_fn for mapped weights of the model. */
 void api_model_pages(void *model, const void *data, size_t bytes, op_pages how);
+/* A packed_identify_fn for weights of the model. */
+bool api_model_identify(void *model, const void *data, size_t bytes, sha256 *key);
 /* A value of `g` as a port; strings stay owned by the graph. */
 void api_port(const ir_graph *g, const ir_value *v, tacit_port *out);
 

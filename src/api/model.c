@@ -66,6 +66,32 @@ void api_model_pages(void *model, const void *data, size_t bytes, op_pages how)
     }
 }
 
+static const file_map *map_of(const tacit_model *m, const void *data, size_t bytes)
+{
+    const unsigned char *at = data;
+    for (; m; m = m->base) {
+        if (m->file.data && at >= m->file.data && at + bytes <= m->file.data + m->file.size)
+            return &m->file;
+        for (const load_file *f = m->external.first; f; f = f->next)
+            if (f->map.data && at >= f->map.data && at + bytes <= f->map.data + f->map.size)
+                return &f->map;
+    }
+    return NULL;
+}
+
+bool api_model_identify(void *model, const void *data, size_t bytes, sha256 *key)
+{
+    const file_map *file = map_of(model, data, bytes);
+    uint64_t place[2] = {file ? (uint64_t)((const unsigned char *)data - file->data) + 1 : 0,
+                         file ? file->size : bytes};
+    sha256_add(key, place, sizeof place);
+    if (file)
+        sha256_add(key, file->identity, sizeof file->identity);
+    else
+        sha256_add(key, data, bytes);
+    return !file || file->settled;
+}
+
 static bool is_text(const void *data, size_t size)
 {
     return size >= 6 && memcmp(data, "tacit ", 6) == 0;
@@ -128,6 +154,9 @@ tacit_status tacit_model_load(const char *path, const tacit_load_options *option
         status = file_map_open(&m->file, path, err);
     char *copy = arena_strdup(&m->memory, path);
     if (status == TACIT_OK && !copy)
+        status = error_memory(err, "a model");
+    m->path = copy ? arena_strdup(&m->memory, path) : NULL;
+    if (status == TACIT_OK && !m->path)
         status = error_memory(err, "a model");
     if (status == TACIT_OK && m->file.size == 0)
         status = error_set(err, TACIT_ERR_FORMAT, "'%s' is empty", path);

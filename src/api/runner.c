@@ -112,9 +112,11 @@ static tacit_status copy_options(tacit_runner *r, const tacit_compile_options *o
         r->dims[i] = (tacit_dim){arena_strdup(&r->memory, o->dims[i].name), o->dims[i].value};
         ok = r->dims[i].name != NULL;
     }
-    if (!ok)
+    const char *packed = ok && o->packed_file ? arena_strdup(&r->memory, o->packed_file) : NULL;
+    if (!ok || (o->packed_file && !packed))
         return error_memory(err, "a runner's options");
     r->compile = *o;
+    r->compile.packed_file = packed;
     r->compile.disabled_passes = passes;
     r->n_fixed = o->n_dims;
     return TACIT_OK;

@@ -7,7 +7,24 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+/* Who the file is, without reading it. Times come in ticks of the kernel's clock, on some file
+ * systems in seconds: a file that changed a moment ago may change again within the same one. */
+static void identify(file_map *m, const struct stat *st)
+{
+    struct timespec now = {0}, changed = st->st_ctim;
+    clock_gettime(CLOCK_REALTIME, &now);
+    int64_t age = ((int64_t)now.tv_sec - changed.tv_sec) * 1000 +
+                  ((int64_t)now.tv_nsec - changed.tv_nsec) / 1000000;
+    m->identity[0] = (uint64_t)st->st_ino;
+    m->identity[1] = (uint64_t)st->st_mtim.tv_sec;
+    m->identity[2] = (uint64_t)st->st_mtim.tv_nsec;
+    m->identity[3] = (uint64_t)changed.tv_sec;
+    m->identity[4] = (uint64_t)changed.tv_nsec;
+    m->settled = age > (changed.tv_nsec ? 20 : 2000);
+}
 
 tacit_status file_map_open(file_map *m, const char *path, tacit_error *err)
 {
@@ -26,7 +43,8 @@ tacit_status file_map_open(file_map *m, const char *path, tacit_error *err)
         if (data == MAP_FAILED)
             status = error_set(err, TACIT_ERR_IO, "cannot map '%s': %s", path, strerror(errno));
         else
-            *m = (file_map){data, (size_t)st.st_size};
+            *m = (file_map){.data = data, .size = (size_t)st.st_size};
+        identify(m, &st);
     }
     close(fd);
     return status;

@@ -12,6 +12,8 @@
 typedef struct file_map {
     const unsigned char *data;
     size_t size;
+    uint64_t identity[5]; /* its number, and when it was changed: contents, then anything */
+    bool settled;         /* the last change is so long ago that another would show in the times */
 } file_map;
 
 tacit_status file_map_open(file_map *m, const char *path, tacit_error *err);

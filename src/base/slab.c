@@ -5,10 +5,12 @@ struct slab_block {
     slab_block *next;
     char *data; /* apart, so that it begins with a page and ends with one */
     size_t size, used;
+    bool lent;
 };
 
 enum {
     PAGE = 2 << 20, /* a huge one */
+    LEAST = 4096,
 #if defined(__SANITIZE_ADDRESS__)
     STEP = 0, /* every constant a block of its own, so that reading past its end is seen */
 #else
@@ -25,7 +27,8 @@ static void drop_newest(slab *s)
 {
     slab_block *b = s->blocks;
     s->blocks = b->next;
-    mem_release(s->allocator, b->data, b->size);
+    if (!b->lent)
+        mem_release(s->allocator, b->data, b->size);
     mem_release(s->allocator, b, sizeof *b);
 }
 
@@ -38,7 +41,7 @@ void slab_free(slab *s)
 /* Room for what is expected but not much more; pages nobody writes cost nothing. */
 static bool add_block(slab *s, size_t bytes)
 {
-    size_t size = s->expected ? s->expected : s->total / 4;
+    size_t size = s->expected ? s->expected : s->total < LEAST ? (size_t)LEAST : s->total / 4;
     size = size < STEP ? size : STEP;
     if (bytes > SIZE_MAX - PAGE)
         return false;
@@ -55,6 +58,15 @@ static bool add_block(slab *s, size_t bytes)
     s->blocks = b;
     s->total += size;
     return true;
+}
+
+bool slab_give(slab *s, void *memory, size_t bytes)
+{
+    slab_block *b = mem_alloc(s->allocator, sizeof *b);
+    if (b)
+        *b = (slab_block){.next = s->blocks, .data = memory, .size = bytes, .lent = true};
+    s->blocks = b ? b : s->blocks;
+    return b != NULL;
 }
 
 void *slab_alloc(slab *s, size_t bytes)

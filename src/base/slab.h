@@ -23,6 +23,9 @@ typedef struct slab_mark {
 void slab_init(slab *s, const tacit_allocator *allocator, size_t expected);
 void slab_free(slab *s); /* releases everything */
 
+/* Memory of the caller's, aligned to MEM_ALIGN, is used before any other. False: no memory for
+ * that. */
+bool slab_give(slab *s, void *memory, size_t bytes);
 /* Aligned to MEM_ALIGN; NULL when out of memory. */
 void *slab_alloc(slab *s, size_t bytes);
 

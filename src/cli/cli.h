@@ -92,7 +92,7 @@ typedef struct cli_compile {
     bool batch_invariant, plain_sums;
     int64_t threads;
     cli_list disabled, dims;
-    const char *plan, *validate;
+    const char *plan, *validate, *packed;
     int64_t cache;
 } cli_compile;
 #define CLI_COMPILE_OPTIONS(c)                                                                     \
@@ -106,6 +106,8 @@ typedef struct cli_compile {
         {"--plan", CLI_STRING, &(c)->plan, "GOAL", "memory plan: min-memory (default), min-time"}, \
         {"--batch-invariant", CLI_FLAG, &(c)->batch_invariant, NULL,                               \
          "rows have the same bits whatever the batch"},                                            \
+        {"--packed", CLI_STRING, &(c)->packed, "FILE",                                             \
+         "keep packed weights in FILE ('auto': MODEL.tacit-cache) and map them next time"},        \
         {"--plain-sums", CLI_FLAG, &(c)->plain_sums, NULL,                                         \
          "sum products and convolutions term by term, as written"},                                \
     {                                                                                              \

@@ -232,6 +232,7 @@ int cli_compile_options(const char *command, const cli_compile *c, tacit_compile
                                    .plan = (tacit_plan_goal)goal,
                                    .batch_invariant = c->batch_invariant,
                                    .plain_sums = c->plain_sums,
+                                   .packed_file = c->packed,
                                    .disabled_passes = c->disabled.items,
                                    .n_disabled_passes = c->disabled.count,
                                    .cache_capacity = c->cache};

@@ -44,8 +44,9 @@ typedef struct cpu_paired_right_args {
     int64_t k_begin, k_end;
     /* CPU_PAIRED_COPY: only the rows from k_begin to k_end, both within a block, are copied;
      * CPU_PAIRED_SCALE: the blocks have been copied. */
-    enum { CPU_PAIRED_BOTH, CPU_PAIRED_COPY, CPU_PAIRED_SCALE } part;
+    int64_t part;
 } cpu_paired_right_args;
+enum { CPU_PAIRED_BOTH, CPU_PAIRED_COPY, CPU_PAIRED_SCALE };
 
 CPU_DECLARE(cpu_paired_right_f32);
 

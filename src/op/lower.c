@@ -102,13 +102,23 @@ void op_lower_cost(op_lower *c, double flops, uint64_t bytes)
     t->bytes = bytes;
 }
 
-void *op_lower_pack(op_lower *c, size_t bytes)
+static void *pack(op_lower *c, slab *from, size_t bytes, bool later)
 {
-    void *data = slab_alloc(c->constants, bytes);
-    if (data && vec_push(c->memory, &c->packed, (op_packed){data, bytes}))
+    void *data = slab_alloc(from, bytes);
+    if (data && vec_push(c->memory, &c->packed, (op_packed){data, bytes, later}))
         return data;
     (void)error_memory(c->err, "packed weights");
     return NULL;
+}
+
+void *op_lower_pack(op_lower *c, size_t bytes)
+{
+    return pack(c, c->constants, bytes, false);
+}
+
+void *op_lower_pack_later(op_lower *c, size_t bytes)
+{
+    return pack(c, c->weights ? c->weights : c->constants, bytes, true);
 }
 
 bool op_lower_is_weight(const op_lower *c, uint32_t input)
@@ -182,6 +192,15 @@ void op_lower_packed_away(op_lower *c, uint32_t input)
     const ir_tensor *t = c->in[input].constant;
     if (t && c->pages)
         c->pages(c->pages_context, t->data, t->bytes, OP_PAGES_DONE);
+}
+
+void op_lower_looked_at(const op_lower *c, uint32_t input)
+{
+    const ir_tensor *t = c->in[input].constant;
+    if (ir_tensor_is_late(t))
+        ir_recipe_sources(t, 0, t->bytes, drop_source, (void *)c);
+    else
+        drop_source((void *)c, t->data, t->bytes);
 }
 
 void op_lower_sparse(op_lower *c, uint32_t input)

@@ -48,6 +48,7 @@ typedef struct op_thunk {
 typedef struct op_packed {
     void *data;
     size_t bytes;
+    bool later; /* written by jobs alone */
 } op_packed;
 
 /* Packing that nobody needs before the program runs: jobs may run in any order, on any thread. A
@@ -82,9 +83,9 @@ struct op_lower {
     VEC(op_thunk *) thunks;
     size_t scratch; /* bytes, live while the node's thunks run */
     VEC(op_packed) packed;
-    slab *constants;       /* where they lie */
-    size_t constant_bytes; /* of the whole program, about */
-    op_pages_fn *pages;    /* may be NULL */
+    slab *constants, *weights; /* where they lie; weights: for later, NULL: with the others */
+    size_t constant_bytes;     /* of the whole program, about */
+    op_pages_fn *pages;        /* may be NULL */
     void *pages_context;
     op_jobs *jobs;            /* NULL: op_lower_later works at once */
     bool batch_invariant;     /* sums of a row are made in the same order whatever the batch */
@@ -117,6 +118,9 @@ void op_lower_together(op_lower *c, uint32_t tiles);
 bool op_lower_streams(const op_lower *c);
 /* Memory for packed constants: owned by the program, 64-byte aligned. NULL: no memory. */
 void *op_lower_pack(op_lower *c, size_t bytes);
+/* The same for what op_lower_later writes and nothing else: it may be there already, and must not
+ * be written before. */
+void *op_lower_pack_later(op_lower *c, size_t bytes);
 /* Runs a packing kernel, now or with all the others; the arguments are copied. */
 tacit_status op_lower_later(op_lower *c, const op_job *job);
 /* `room`: of job->bytes where the weight is late. */
@@ -125,6 +129,8 @@ void op_job_run(const op_lower *c, const op_job *job, void *room);
 bool op_lower_is_weight(const op_lower *c, uint32_t input);
 /* The constant operand `input` has been packed and its original will not be read again. */
 void op_lower_packed_away(op_lower *c, uint32_t input);
+/* Something of the weight was looked at: its pages may go until it is packed. */
+void op_lower_looked_at(const op_lower *c, uint32_t input);
 /* Only some rows of the constant operand are read at a run. */
 void op_lower_sparse(op_lower *c, uint32_t input);
 /* Which of the ways 1 … `ways` to take for the shape that the key names: what was measured on this

@@ -246,7 +246,7 @@ static tacit_status prepare_weights(op_lower *c, const op_conv *conv, int64_t de
         .channels = channels, .inputs = inputs, .taps = conv->w.taps, .depth = depth};
     const ir_tensor *known = c->in[1].constant;
     if (op_lower_is_weight(c, 1)) {
-        float *packed = op_lower_pack(c, bytes);
+        float *packed = op_lower_pack_later(c, bytes);
         if (!packed)
             return TACIT_ERR_MEMORY;
         op_job job = {.fn = CPU_PICK(isa, cpu_blocked_pack_f32), .weight = known};

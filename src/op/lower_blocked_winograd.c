@@ -67,7 +67,8 @@ static const float *transform_weights(op_lower *c, const op_conv *conv)
 {
     const ir_tensor *weights = c->in[1].constant;
     int64_t channels = op_blocks(conv->m) * OP_BLOCK;
-    float *to = op_lower_pack(c, (size_t)(CPU_BLOCKED_POINTS * channels * conv->c) * sizeof *to);
+    float *to =
+        op_lower_pack_later(c, (size_t)(CPU_BLOCKED_POINTS * channels * conv->c) * sizeof *to);
     cpu_blocked_pack_args a = {
         .to = to, .channels = conv->m, .inputs = conv->c, .taps = 9, .depth = OP_BLOCK};
     if (!to)

@@ -157,7 +157,7 @@ static tacit_status pack_right(op_lower *c, op_product *p, uint32_t input, int w
     cpu_isa isa = c->cpu.isa;
     int64_t width = cpu_gemm_width(isa), panels = (g->n + width - 1) / width;
     const ir_tensor *b = c->in[input].constant;
-    float *packed = op_lower_pack(c, (size_t)(panels * width * g->k) * sizeof *packed);
+    float *packed = op_lower_pack_later(c, (size_t)(panels * width * g->k) * sizeof *packed);
     if (!packed)
         return TACIT_ERR_MEMORY;
     take_way(g, way);

@@ -48,6 +48,7 @@ static bool has_twins(const op_lower *c, const op_product *p)
         seen[at] = trace ? trace : seen[at];
     }
     mem_release(allocator, seen, room * sizeof *seen);
+    op_lower_looked_at(c, 1);
     return twins;
 }
 
@@ -139,8 +140,10 @@ static tacit_status pack_right(op_lower *c, op_paired *d)
     cpu_isa isa = c->cpu.isa;
     int64_t width = cpu_paired_width(isa), panels = (g->n + width - 1) / width;
     const ir_tensor *b = c->in[1].constant;
-    float *packed = op_lower_pack(c, (size_t)(d->padded * cpu_paired_whole(g->k)) * sizeof *packed);
-    float *products = op_lower_pack(c, (size_t)(2 * d->blocks * d->padded) * sizeof *products);
+    float *packed =
+        op_lower_pack_later(c, (size_t)(d->padded * cpu_paired_whole(g->k)) * sizeof *packed);
+    float *products =
+        op_lower_pack_later(c, (size_t)(2 * d->blocks * d->padded) * sizeof *products);
     if (!packed || !products)
         return TACIT_ERR_MEMORY;
     float *back = products + d->blocks * d->padded;

@@ -13,6 +13,8 @@ void prog_free(prog_program *p)
     if (p->tasks)
         prog_tasks_free(p);
     slab_free(&p->constants);
+    slab_free(&p->weights);
+    packed_close(&p->packed);
     const tacit_allocator *allocator = p->allocator;
     arena_free(&p->memory);
     mem_release(allocator, p, sizeof *p);

@@ -43,9 +43,10 @@ static bool suits_kernel(const prog_program *p, const op_lower *c)
 }
 
 /* A refused attempt leaves nothing behind. */
-static void start_over(op_lower *c, uint32_t jobs, slab_mark constants)
+static void start_over(op_lower *c, uint32_t jobs, const slab_mark *marks)
 {
-    slab_back(c->constants, constants);
+    slab_back(c->constants, marks[0]);
+    slab_back(c->weights, marks[1]);
     c->packed.count = 0;
     c->thunks.count = 0;
     c->scratch = 0;
@@ -56,18 +57,18 @@ static tacit_status lower_node(prog_program *p, op_lower *c, tacit_error *err)
 {
     tacit_status status = OP_LOWER_NO_KERNEL;
     uint32_t jobs = c->jobs->count;
-    slab_mark constants = slab_here(c->constants);
+    slab_mark marks[2] = {slab_here(c->constants), slab_here(c->weights)};
     TRY(make_operands(p, c, err));
     if (suits_kernel(p, c)) {
         status = c->node->op->lower(c);
         if (status != OP_LOWER_NO_KERNEL)
             return status;
-        start_over(c, jobs, constants);
+        start_over(c, jobs, marks);
     }
     status = prog_lower_copy(c, p->views);
     if (status != OP_LOWER_NO_KERNEL)
         return status;
-    start_over(c, jobs, constants);
+    start_over(c, jobs, marks);
     if (c->node->op->lower)
         op_lower_note(c, "no kernel takes these types: the evaluator runs");
     else
@@ -155,11 +156,31 @@ static size_t constant_bytes(const ir_graph *g)
     return sum;
 }
 
+static tacit_status pack_weights(prog_program *p, const op_jobs *jobs, tacit_error *err)
+{
+    if (!jobs->count)
+        return TACIT_OK;
+    if (p->packed.path)
+        TRY(packed_map(&p->packed, err));
+    if (p->packed.mapped) {
+        p->mapped_bytes = p->packed.bytes;
+        return TACIT_OK;
+    }
+    TRY(run_jobs(&p->lowered[0], jobs, err));
+    packed_save(&p->packed);
+    return TACIT_OK;
+}
+
 tacit_status prog_lower(prog_program *p, tacit_error *err)
 {
     op_jobs jobs = {0};
     size_t constants = constant_bytes(p->graph);
-    slab_init(&p->constants, p->allocator, constants);
+    p->packed = (packed_store){.path = p->options.packed_file,
+                               .identify = p->options.identify,
+                               .identify_context = p->options.identify_context,
+                               .log = p->options.log};
+    slab_init(&p->constants, p->allocator, 0);
+    TRY(packed_open(&p->packed, &p->weights, p->allocator, constants, err));
     p->lowered = ARENA_ARRAY(&p->memory, p->n_nodes + 1u, op_lower);
     p->scratch = ARENA_ARRAY(&p->memory, p->n_nodes + 1u, size_t);
     if (!p->lowered || !p->scratch)
@@ -173,6 +194,7 @@ tacit_status prog_lower(prog_program *p, tacit_error *err)
                         .allocator = p->allocator,
                         .constants = &p->constants,
                         .constant_bytes = constants,
+                        .weights = &p->weights,
                         .pages = p->options.pages,
                         .pages_context = p->options.pages_context,
                         .jobs = &jobs,
@@ -184,17 +206,19 @@ tacit_status prog_lower(prog_program *p, tacit_error *err)
             op_lower_note(c, "a view: moves no bytes");
             continue;
         }
+        uint32_t first = jobs.count;
         tacit_status status = lower_node(p, c, err);
         if (status != TACIT_OK)
             return op_context(c->node, status, err);
+        if (p->packed.path)
+            TRY(packed_note(&p->packed, c, first));
         p->scratch[i] = c->scratch;
         for (uint32_t k = 0; k < c->packed.count; k++)
             p->packed_bytes += c->packed.data[k].bytes;
         if (c->scratch > p->largest_scratch)
             p->largest_scratch = c->scratch;
     }
-    if (jobs.count)
-        TRY(run_jobs(&p->lowered[0], &jobs, err));
+    TRY(pack_weights(p, &jobs, err));
     for (uint32_t i = 0; i < p->n_nodes; i++)
         p->lowered[i].jobs = NULL;
     return TACIT_OK;

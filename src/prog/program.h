@@ -13,6 +13,7 @@
 #include "op/lower.h"
 #include "plan/plan.h"
 #include "prog/interp.h"
+#include "prog/packed.h"
 #include "tacit/tacit.h"
 
 typedef struct prog_options {
@@ -28,6 +29,9 @@ typedef struct prog_options {
     void *pages_context;
     bool batch_invariant, plain_sums;
     struct op_tuning *tuning; /* may be NULL */
+    const char *packed_file;  /* where packed weights are kept; NULL: nowhere */
+    packed_identify_fn *identify;
+    void *identify_context;
 } prog_options;
 
 typedef enum prog_base { PROG_ARENA, PROG_STATE, PROG_INPUT, PROG_OUTPUT } prog_base;
@@ -92,7 +96,9 @@ typedef struct prog_program {
     uint32_t *output_first;
     struct prog_tasks *tasks; /* TACIT_EXEC_TASKS: see prog/tasks.h */
     slab constants;           /* packed by the kernels' lowering */
-    uint64_t weight_bytes, packed_bytes, largest_scratch;
+    slab weights;             /* the same by jobs, or mapped: */
+    packed_store packed;
+    uint64_t weight_bytes, packed_bytes, mapped_bytes, largest_scratch;
 } prog_program;
 
 /* Builds a program from a sorted, inferred graph, which it may edit (copies for outputs) and which

@@ -2,8 +2,8 @@
  * From a graph to a secure program: inputs, the rules of the nodes in order, outputs, schedule. */
 #include <math.h>
 
+#include "base/sha256.h"
 #include "secure/build.h"
-#include "secure/sha256.h"
 
 sec_wire_id sb_input(sec_builder *b, const sec_port *port, size_t count)
 {

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "secure/sha256.h"
+#include "base/sha256.h"
 #ifdef TACIT_HAVE_OPENSSL
 #include <openssl/evp.h>
 #endif

@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
+#include "base/sha256.h"
 #include "secure/program.h"
-#include "secure/sha256.h"
 
 static uint64_t ring_mask(unsigned bits)
 {

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sha256.h"
 #include "fss/rand.h"
 #include "secure/run.h"
-#include "secure/sha256.h"
 
 /* ---- the exchange, once per session ---- */
 

@@ -133,6 +133,26 @@ static void a_perceptron(void **state)
     starve_example("mlp --width 16");
 }
 
+/* With packed weights in a file, which the first attempt makes and the others map. */
+static void mapped_weights(void **state)
+{
+    (void)state;
+    char model[64], packed[80], command[600];
+    snprintf(model, sizeof model, "/tmp/tacit-memory-%ld.onnx", (long)getpid());
+    snprintf(packed, sizeof packed, "%s.packed", model);
+    snprintf(command, sizeof command, "'%s/tacit' example squeezenet --image 32 --out %s >/dev/null",
+             TACIT_BINARY_DIR, model);
+    assert_int_equal(system(command), 0);
+    file_map map;
+    assert_int_equal(file_map_open(&map, model, NULL), TACIT_OK);
+    unlink(model);
+    subject x = {.data = map.data, .size = map.size};
+    x.options.packed_file = packed;
+    starve(&x);
+    assert_int_equal(unlink(packed), 0);
+    file_map_close(&map);
+}
+
 static void a_transformer_block(void **state)
 {
     (void)state;
@@ -167,6 +187,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_perceptron),
+        cmocka_unit_test(mapped_weights),
         cmocka_unit_test(a_transformer_block),
         cmocka_unit_test(shapes_from_data),
     };

@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "base/sha256.h"
 #include "secure/channel.h"
 #include "secure/keyfile.h"
-#include "secure/sha256.h"
 #include "secure/world.h"
 
 static const char net[] = "tacit 1\ngraph \"net\" {\n opset \"\" 22\n in %x : f32[2,6]\n"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * SHA-256 (FIPS 180-4), for names of graphs; works without OpenSSL. */
-#ifndef SECURE_SHA256_H
-#define SECURE_SHA256_H
+ * SHA-256 (FIPS 180-4), for names of graphs and of packed weights; works without OpenSSL. */
+#ifndef BASE_SHA256_H
+#define BASE_SHA256_H
 
 #include <stddef.h>
 #include <stdint.h>
