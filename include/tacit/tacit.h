@@ -390,8 +390,8 @@ typedef struct tacit_compile_options {
      * Products of one to three rows are slower then. */
     int batch_invariant;
     /* 1: products and convolutions are summed term by term, as they are written. Otherwise large
-     * ones with constant weights take ways with fewer multiplications (Winograd's), which round
-     * differently; docs/kernels.md says by how much. */
+     * ones with constant weights, and attention, take ways with fewer multiplications (Winograd's),
+     * which round differently; docs/kernels.md says by how much. */
     int plain_sums;
     /* Choices measured on this machine, see below; must outlive the call. NULL: those of the
      * default file, if there is one. */

@@ -18,6 +18,12 @@ enum {
     CPU_ATTENTION_KEYS = 128,   /* keys of a block; half of that above CPU_ATTENTION_WIDE */
     CPU_ATTENTION_WIDE = 128,
     CPU_ATTENTION_DEPTH = 256, /* largest head size of Q and K */
+    /* With paired terms: floats of a block of keys and its values; most keys of a block, most
+     * queries of a tile, largest head size. */
+    CPU_ATTENTION_PAIRED_RIGHT = 32768,
+    CPU_ATTENTION_PAIRED_KEYS = 512,
+    CPU_ATTENTION_PAIRED_ROWS = 512,
+    CPU_ATTENTION_PAIRED_DEPTH = 128,
 };
 
 typedef enum cpu_mask {
@@ -46,6 +52,7 @@ typedef struct cpu_attention_args {
     uint32_t blocks;    /* tiles of a head */
     uint32_t group;     /* query blocks of a tile, 0 for 1 */
     int64_t block_rows; /* queries of a block */
+    int64_t block_keys; /* keys of a block, with paired terms */
 } cpu_attention_args;
 
 /* New keys and values go behind the *length that the caches hold. Tile t: head t of all batches. */
@@ -62,5 +69,8 @@ void cpu_cache_append(const void *args, uint32_t begin, uint32_t end);
 
 /* Tile t: group t % blocks of query blocks of head t / blocks (heads of all batches in order). */
 CPU_DECLARE(cpu_attention_f32);
+/* The same with paired terms, within 2^-20 or so of a value's column (docs/kernels.md): for dense
+ * queries only, without mask, causality, window, softcap or cache, and a positive scale. */
+CPU_DECLARE(cpu_attention_paired_f32);
 
 #endif

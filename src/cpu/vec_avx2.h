@@ -202,6 +202,21 @@ static inline vf vf_swap(vf a)
 {
     return _mm256_permute_ps(a, 0xb1);
 }
+/* The sums, and the largest elements, of VL vectors side by side. */
+static inline vf vf_sums(const float x[VL][VL])
+{
+    float y[VL];
+    for (int i = 0; i < VL; i++)
+        y[i] = vf_sum(vf_load(x[i]));
+    return vf_load(y);
+}
+static inline vf vf_tops(const float x[VL][VL])
+{
+    float y[VL];
+    for (int i = 0; i < VL; i++)
+        y[i] = vf_hmax(vf_load(x[i]));
+    return vf_load(y);
+}
 /* v + *x, v - *x and v · *x + c */
 static inline vf vf_add_at(vf v, const float *x)
 {

@@ -185,6 +185,11 @@ static inline void vf_interleave(vf a, vf b, vf *low, vf *high)
     *low = _mm512_permutex2var_ps(a, l, b);
     *high = _mm512_permutex2var_ps(a, _mm512_add_epi32(l, _mm512_set1_epi32(8)), b);
 }
+/* Of 32 elements those whose numbers are the low five bits of `at`. */
+static inline vf vf_look32(vf low, vf high, vf at)
+{
+    return _mm512_permutex2var_ps(low, _mm512_castps_si512(at), high);
+}
 /* The elements of each pair change places. */
 static inline vf vf_swap(vf a)
 {
@@ -209,6 +214,28 @@ static inline __attribute__((always_inline)) vf vf_fma_at(vf v, const float *x, 
     __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(c) : "v"(v), "m"(*x));
     return c;
 }
+/* The sums, and the largest elements, of VL vectors side by side. */
+#define VF_FOLD(name, op)                                                                          \
+    static inline vf name(const float x[VL][VL])                                                   \
+    {                                                                                              \
+        vf a[8], b[4], c[2];                                                                       \
+        for (int i = 0; i < 8; i++) {                                                              \
+            vf p = vf_load(x[2 * i]), q = vf_load(x[2 * i + 1]);                                   \
+            a[i] = op(_mm512_unpacklo_ps(p, q), _mm512_unpackhi_ps(p, q));                         \
+        }                                                                                          \
+        for (int i = 0; i < 4; i++) {                                                              \
+            vf p = a[2 * i], q = a[2 * i + 1];                                                     \
+            b[i] = op(_mm512_shuffle_ps(p, q, 0x44), _mm512_shuffle_ps(p, q, 0xee));               \
+        }                                                                                          \
+        for (int i = 0; i < 2; i++) {                                                              \
+            vf p = b[2 * i], q = b[2 * i + 1];                                                     \
+            c[i] = op(_mm512_shuffle_f32x4(p, q, 0x88), _mm512_shuffle_f32x4(p, q, 0xdd));         \
+        }                                                                                          \
+        return op(_mm512_shuffle_f32x4(c[0], c[1], 0x88), _mm512_shuffle_f32x4(c[0], c[1], 0xdd)); \
+    }
+VF_FOLD(vf_sums, _mm512_add_ps)
+VF_FOLD(vf_tops, _mm512_max_ps)
+#undef VF_FOLD
 /* y[i][j] = x[j][i], VL by VL, rows xs and ys elements apart. */
 static inline void vf_transpose(const float *x, int64_t xs, float *y, int64_t ys)
 {

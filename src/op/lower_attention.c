@@ -24,6 +24,18 @@ bool op_accepts_attention(const ir_node *node, uint32_t in, const op_operand *vi
     return in == 3 || view->strides[3] == 1 || view->type.shape.dims[3] == 1;
 }
 
+/* Blocks of at most `most` queries, about equal, at most `group` a tile. */
+static void cut_queries(cpu_attention_args *a, int64_t most, int64_t group)
+{
+    int64_t blocks = (a->queries + most - 1) / most;
+    if (blocks == 0)
+        return;
+    a->block_rows = (a->queries + blocks - 1) / blocks;
+    a->group = (uint32_t)(blocks < group ? blocks : group);
+    int64_t rows = a->block_rows * a->group;
+    a->blocks = (uint32_t)((a->queries + rows - 1) / rows);
+}
+
 static void set_shape(const op_lower *c, cpu_attention_args *a)
 {
     const int64_t *q = c->in[0].type.shape.dims, *k = c->in[1].type.shape.dims;
@@ -39,15 +51,8 @@ static void set_shape(const op_lower *c, cpu_attention_args *a)
     a->out_stride[0] = a->heads * a->queries * a->v_depth;
     a->out_stride[1] = bshd ? a->v_depth : a->queries * a->v_depth;
     a->out_stride[2] = bshd ? a->heads * a->v_depth : a->v_depth;
-    int64_t blocks = (a->queries + CPU_ATTENTION_QUERIES - 1) / CPU_ATTENTION_QUERIES;
-    if (blocks > 0) {
-        a->block_rows = (a->queries + blocks - 1) / blocks;
-        /* Blocks share packed keys where there are heads enough to go round. */
-        int64_t group = a->batch * a->heads >= 8 ? CPU_ATTENTION_GROUP : 1;
-        a->group = (uint32_t)(blocks < group ? blocks : group);
-        int64_t rows = a->block_rows * a->group;
-        a->blocks = (uint32_t)((a->queries + rows - 1) / rows);
-    }
+    /* Blocks share packed keys where there are heads enough to go round. */
+    cut_queries(a, CPU_ATTENTION_QUERIES, a->batch * a->heads >= 8 ? CPU_ATTENTION_GROUP : 1);
 }
 
 static void set_mask(const op_lower *c, cpu_attention_args *a)
@@ -59,6 +64,40 @@ static void set_mask(const op_lower *c, cpu_attention_args *a)
     op_lower_strides(&c->in[3], &all, strides);
     memcpy(a->mask_stride, strides, sizeof a->mask_stride);
     a->mask_kind = c->in[3].type.dtype == TACIT_BOOL ? CPU_MASK_BOOL : CPU_MASK_ADD;
+}
+
+/* May terms be paired? A value whose key is hidden would count in the scale of its column, so every
+ * query must see every key. */
+static bool can_pair(const op_lower *c, const cpu_attention_args *a)
+{
+    return !c->batch_invariant && !c->plain_sums && a->mask_kind == CPU_MASK_NONE && !a->causal &&
+           a->window <= 0 && a->softcap == 0 && a->scale > 0 &&
+           a->depth <= CPU_ATTENTION_PAIRED_DEPTH && a->v_depth <= CPU_ATTENTION_PAIRED_DEPTH;
+}
+
+/* Where it was measured to be faster: what is made of keys and values serves enough queries. */
+static bool pairing_suits(const op_lower *c, const cpu_attention_args *a)
+{
+    return c->cpu.adds_beside_fma && c->cpu.isa == CPU_AVX512 && a->queries >= 16 &&
+           a->keys >= 16 && a->depth >= 16 && a->v_depth >= 16;
+}
+
+static void set_paired(op_lower *c, cpu_attention_args *a)
+{
+    enum { WAY_OWN, WAY_PLAIN, WAY_PAIRED };
+    if (!can_pair(c, a))
+        return;
+    int way = op_lower_choice(c, WAY_PAIRED, "attention %lld %lld %lld %lld", (long long)a->queries,
+                              (long long)a->keys, (long long)a->depth, (long long)a->v_depth);
+    if (way == WAY_PLAIN || (way == WAY_OWN && !pairing_suits(c, a)))
+        return;
+    int64_t depth = (a->depth + 15) / 16 * 16, v_depth = (a->v_depth + 15) / 16 * 16;
+    int64_t keys = CPU_ATTENTION_PAIRED_RIGHT / (depth + v_depth) / 16 * 16;
+    keys = keys < CPU_ATTENTION_PAIRED_KEYS ? keys : CPU_ATTENTION_PAIRED_KEYS;
+    int64_t blocks = (a->keys + keys - 1) / keys;
+    a->block_keys = ((a->keys + blocks - 1) / blocks + 15) / 16 * 16;
+    /* Packed keys serve all queries of a head where there are heads enough to go round. */
+    cut_queries(a, a->batch * a->heads >= 8 ? CPU_ATTENTION_PAIRED_ROWS : CPU_ATTENTION_QUERIES, 1);
 }
 
 /* Output bytes of a tile, where heads and their query blocks lie one after another. */
@@ -81,9 +120,13 @@ static tacit_status emit(op_lower *c, cpu_attention_args *plan, uint32_t k)
         return TACIT_OK;
     if (tiles > INT32_MAX)
         return OP_LOWER_NO_KERNEL;
-    cpu_attention_args *a =
-        op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, attention_f32),
-                       CPU_PICK(c->cpu.isa, cpu_attention_f32), sizeof *a, (uint32_t)tiles);
+    bool paired = plan->block_keys > 0;
+    const char *name = paired ? CPU_PICK_NAME(c->cpu.isa, attention_paired_f32)
+                              : CPU_PICK_NAME(c->cpu.isa, attention_f32);
+    cpu_attention_args *a = op_lower_thunk(c, name,
+                                           paired ? CPU_PICK(c->cpu.isa, cpu_attention_paired_f32)
+                                                  : CPU_PICK(c->cpu.isa, cpu_attention_f32),
+                                           sizeof *a, (uint32_t)tiles);
     if (!a)
         return TACIT_ERR_MEMORY;
     *a = *plan;
@@ -102,10 +145,12 @@ static tacit_status emit(op_lower *c, cpu_attention_args *plan, uint32_t k)
             bytes += op_lower_bytes(&c->in[i]);
     op_lower_cost(c, pairs * (2.0 * (double)(a->depth + a->v_depth) + 12), bytes);
     op_lower_note(c,
-                  "attention_f32_%s: %u query blocks a head, %s; scores are never stored, so the "
+                  "%s: %u tiles a head, %s; scores are never stored, so the "
                   "unfused form would move %lld floats more",
-                  cpu_isa_name(c->cpu.isa), a->blocks,
-                  a->queries <= 3 ? "keys read in place" : "keys packed by blocks",
+                  name, a->blocks,
+                  paired            ? "terms paired, since every query sees every key"
+                  : a->queries <= 3 ? "keys read in place"
+                                    : "keys packed by blocks",
                   (long long)2 * a->batch * a->heads * a->queries * a->keys);
     return TACIT_OK;
 }
@@ -128,6 +173,7 @@ tacit_status op_lower_attention(op_lower *c)
     if (plan.keys == 0) /* of no keys the evaluator gives zeros */
         return OP_LOWER_NO_KERNEL;
     set_mask(c, &plan);
+    set_paired(c, &plan);
     return emit(c, &plan, 1);
 }
 

@@ -243,6 +243,57 @@ static void plain_sums_are_plain(void **state)
     tacit_tuning_free(t);
 }
 
+/* Attention of everything to everything. */
+static tacit_model *attending(void)
+{
+    tacit_builder *b;
+    assert_int_equal(tacit_builder_create("attending", NULL, &b, &err), TACIT_OK);
+    const char *names[4] = {"batch", NULL, NULL, NULL};
+    tacit_value x = tacit_builder_input(b, "x", TACIT_F32, 4, (int64_t[]){-1, 2, 40, 48}, names);
+    return finish(b, tacit_builder_node(b, "Attention", 3, (tacit_value[]){x, x, x}, 1, NULL));
+}
+
+/* Attention pairs terms only where that is allowed, and then gives the same bits with any number of
+ * threads. */
+static void attention_is_plain_where_asked(void **state)
+{
+    (void)state;
+    enum { PLAIN = 1, PAIRED = 2, BATCH = 5, ROW = 2 * 40 * 48 };
+    tacit_tuning *t;
+    assert_int_equal(tacit_tuning_open("/nonexistent/tuning", &t, &err), TACIT_OK);
+    tacit_model *m = attending();
+    rng r = rng_seed(11);
+    float *x = randoms(&r, BATCH * ROW);
+    int64_t row;
+    tacit_compile_options plain = {.tuning = t, .plain_sums = 1}, o = {.tuning = t};
+    tacit_compile_options alone = {.tuning = t, .batch_invariant = 1};
+    size_t bytes = BATCH * ROW * sizeof *x;
+    tacit_tuning_force(t, PLAIN);
+    float *want = run(m, &o, BATCH, x, &row);
+    assert_int_equal(row, ROW);
+    tacit_tuning_force(t, PAIRED);
+    float *paired = run(m, &o, BATCH, x, &row);
+    assert_memory_not_equal(paired, want, bytes);
+    for (int64_t i = 0; i < BATCH * ROW; i++)
+        assert_true(fabsf(paired[i] - want[i]) <= 1e-6f);
+    float *y = run(m, &plain, BATCH, x, &row), *z = run(m, &alone, BATCH, x, &row);
+    assert_memory_equal(y, want, bytes);
+    assert_memory_equal(z, want, bytes);
+    free(y);
+    free(z);
+    o.executor = TACIT_EXEC_TASKS;
+    for (o.threads = 1; o.threads <= 3; o.threads++) {
+        y = run(m, &o, BATCH, x, &row);
+        assert_memory_equal(y, paired, bytes);
+        free(y);
+    }
+    free(want);
+    free(paired);
+    free(x);
+    tacit_model_free(m);
+    tacit_tuning_free(t);
+}
+
 /* Equal columns of a weight give equal bits, wherever they lie: ties of logits stay ties. */
 static void equal_columns_stay_equal(void **state)
 {
@@ -278,9 +329,13 @@ static void equal_columns_stay_equal(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_their_own),   cmocka_unit_test(wide_rows_are_their_own),
-        cmocka_unit_test(images_are_their_own), cmocka_unit_test(ways_agree),
-        cmocka_unit_test(plain_sums_are_plain), cmocka_unit_test(equal_columns_stay_equal),
+        cmocka_unit_test(rows_are_their_own),
+        cmocka_unit_test(wide_rows_are_their_own),
+        cmocka_unit_test(images_are_their_own),
+        cmocka_unit_test(ways_agree),
+        cmocka_unit_test(plain_sums_are_plain),
+        cmocka_unit_test(equal_columns_stay_equal),
+        cmocka_unit_test(attention_is_plain_where_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
