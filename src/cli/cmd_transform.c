@@ -10,6 +10,7 @@ typedef struct transform {
     const char *what, *path, *out, *optimizer;
     cli_list names, checkpoints, dims;
     tacit_dim *bound;
+    const char **made_names; /* `names` where none were given */
     int64_t output, size, memory;
     double momentum, decay, clip, scale;
     bool loss, ones;
@@ -71,7 +72,7 @@ static int all_weights(transform *t)
     const char **names = calloc(n + 1u, sizeof *names);
     if (!names)
         return cli_fail("transform", "out of memory");
-    t->names.items = names;
+    t->names.items = t->made_names = names;
     for (uint32_t i = 0; i < n; i++) {
         tacit_port p;
         if (tacit_model_weight(t->model, i, &p, NULL) == TACIT_OK && p.rank > 0 &&
@@ -167,5 +168,6 @@ int cmd_transform(int argc, char **argv)
     tacit_model_free(t.made);
     tacit_model_free(t.model);
     free(t.bound);
+    free((void *)t.made_names);
     return code;
 }
