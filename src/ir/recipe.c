@@ -97,13 +97,12 @@ void ir_recipe_fill(const ir_tensor *t, size_t first, size_t bytes, void *to)
     }
 }
 
-float ir_tensor_peek(const ir_tensor *t, int64_t index)
+void ir_tensor_part(const ir_tensor *t, size_t first, size_t bytes, void *to)
 {
-    float x;
     if (t->data)
-        return ((const float *)t->data)[index];
-    ir_recipe_fill(t, (size_t)index * sizeof x, sizeof x, &x);
-    return x;
+        memcpy(to, (const char *)t->data + first, bytes);
+    else
+        ir_recipe_fill(t, first, bytes, to);
 }
 
 void ir_recipe_sources(const ir_tensor *t, size_t first, size_t bytes,

@@ -32,8 +32,8 @@ static inline bool ir_tensor_is_late(const ir_tensor *t)
 tacit_status ir_tensor_make(const ir_tensor *t, tacit_error *err);
 /* Bytes [first, first + bytes) of a late tensor, whole elements. */
 void ir_recipe_fill(const ir_tensor *t, size_t first, size_t bytes, void *to);
-/* Element `index` of a float32 tensor, late or not. */
-float ir_tensor_peek(const ir_tensor *t, int64_t index);
+/* The same of a tensor that may be late. */
+void ir_tensor_part(const ir_tensor *t, size_t first, size_t bytes, void *to);
 /* Calls `visit` for the parts of the sources that [first, first + bytes) is made from. */
 void ir_recipe_sources(const ir_tensor *t, size_t first, size_t bytes,
                        void (*visit)(void *context, const void *data, size_t bytes), void *context);

@@ -8,20 +8,49 @@
 
 enum { SCALED = 6 }; /* panels that are worth scaling rows for */
 
-/* The bits of a few elements of column j, spread over it; 0: all of them are zero. */
+enum { LOOKS = 8 };
+
+/* Elements of column j: the first ones, which may lie together, or some from all over it. */
+static void look(const ir_tensor *b, const cpu_gemm_args *g, int64_t j, bool spread, float *out)
+{
+    if (!spread && g->b_row == 1 && g->k >= LOOKS) {
+        ir_tensor_part(b, (size_t)(j * g->b_col) * sizeof *out, LOOKS * sizeof *out, out);
+        return;
+    }
+    for (int64_t i = 0; i < LOOKS; i++) {
+        int64_t k = spread ? g->k * i / LOOKS : i % g->k;
+        ir_tensor_part(b, (size_t)(k * g->b_row + j * g->b_col) * sizeof *out, sizeof *out,
+                       out + i);
+    }
+}
+
+/* A number that is the same for columns alike, of the first elements or, where these are zero, of
+ * others. 0: all of them are zero. */
 static uint64_t trace_of(const ir_tensor *b, const cpu_gemm_args *g, int64_t j)
 {
-    enum { LOOKS = 8 };
-    uint64_t h = 0;
-    bool zero = true;
-    for (int64_t i = 0; i < LOOKS; i++) {
-        float x = ir_tensor_peek(b, g->k * i / LOOKS * g->b_row + j * g->b_col);
-        uint32_t bits;
-        memcpy(&bits, &x, sizeof bits);
-        h = hash_mix(h, bits);
-        zero &= x == 0;
+    for (int spread = 0; spread < 2; spread++) {
+        uint64_t h = 0;
+        bool zero = true;
+        float x[LOOKS];
+        look(b, g, j, spread, x);
+        for (int i = 0; i < LOOKS; i++) {
+            uint32_t bits;
+            memcpy(&bits, &x[i], sizeof bits);
+            h = hash_mix(h, bits);
+            zero &= x[i] == 0;
+        }
+        if (!zero)
+            return h | 1;
     }
-    return zero ? 0 : h | 1;
+    return 0;
+}
+
+static bool look_alike(const ir_tensor *b, const cpu_gemm_args *g, int64_t i, int64_t j)
+{
+    float x[LOOKS], y[LOOKS];
+    look(b, g, i, true, x);
+    look(b, g, j, true, y);
+    return memcmp(x, y, sizeof x) == 0;
 }
 
 /* Has B two columns alike? What they give must be alike too (a tie stays a tie), but of columns
@@ -29,6 +58,10 @@ static uint64_t trace_of(const ir_tensor *b, const cpu_gemm_args *g, int64_t j)
  * cannot be looked at counts as alike. */
 static bool has_twins(const op_lower *c, const op_product *p)
 {
+    typedef struct place {
+        uint64_t trace; /* 0: free */
+        int64_t column;
+    } place;
     const cpu_gemm_args *g = &p->g;
     const tacit_allocator *allocator = alloc_or_default(c->allocator);
     const ir_tensor *b = c->in[1].constant;
@@ -37,15 +70,17 @@ static bool has_twins(const op_lower *c, const op_product *p)
         return true;
     while (room < 2 * (size_t)g->n)
         room *= 2;
-    uint64_t *seen = mem_alloc_zero(allocator, room * sizeof *seen);
+    place *seen = mem_alloc_zero(allocator, room * sizeof *seen);
     bool twins = !seen;
+    int64_t looks = 0; /* at pairs: too many would take too long */
     for (int64_t j = 0; !twins && j < g->n; j++) {
         uint64_t trace = trace_of(b, g, j);
         size_t at = trace >> 1 & (room - 1);
-        while (trace && seen[at] && seen[at] != trace)
-            at = (at + 1) & (room - 1);
-        twins = trace && seen[at] == trace;
-        seen[at] = trace ? trace : seen[at];
+        for (; trace && !twins && seen[at].trace; at = (at + 1) & (room - 1))
+            if (seen[at].trace == trace)
+                twins = ++looks > g->n || look_alike(b, g, seen[at].column, j);
+        if (trace && !twins)
+            seen[at] = (place){trace, j};
     }
     mem_release(allocator, seen, room * sizeof *seen);
     op_lower_looked_at(c, 1);
