@@ -118,11 +118,11 @@ static void convolutions(void **state)
 {
     (void)state;
     static const conv cases[] = {
-        {32, 64, 3, 1, 20, TACIT_F32, 1}, /* Winograd */
-        {48, 200, 1, 1, 9, TACIT_F32, 1}, /* pairs */
-        {64, 64, 1, 1, 3, TACIT_F32, 1},  /* sums */
-        {3, 33, 7, 1, 17, TACIT_F32, 1},  /* planes of a plain image */
-        {64, 64, 3, 2, 9, TACIT_F32, 1},  /* groups */
+        {32, 64, 3, 1, 20, TACIT_F32, 1},    /* Winograd */
+        {48, 200, 1, 1, 9, TACIT_F32, 1},    /* pairs */
+        {64, 64, 1, 1, 3, TACIT_F32, 1},     /* sums */
+        {3, 33, 7, 1, 17, TACIT_F32, 1},     /* planes of a plain image */
+        {64, 64, 3, 2, 9, TACIT_F32, 1},     /* groups */
         {512, 512, 3, 512, 5, TACIT_F32, 1}, /* each channel by itself */
         {40, 40, 3, 1, 9, TACIT_F32, 2},     /* two in a row */
         {17, 19, 3, 1, 9, TACIT_F32, 1},     /* no whole blocks */
@@ -156,13 +156,12 @@ static void in_the_tail(void **state)
 {
     (void)state;
     net n = begin(TACIT_F32, 7);
-    tacit_value x =
-        tacit_builder_input(n.b, "x", TACIT_F32, 4, (int64_t[]){1, 16, 10, 10}, NULL);
+    tacit_value x = tacit_builder_input(n.b, "x", TACIT_F32, 4, (int64_t[]){1, 16, 10, 10}, NULL);
     unsigned char keep[10] = {1, 1, 1, 0, 1, 1, 1, 1, 0, 1};
     /* Not a constant for the passes: a comparison with what comes in. */
     tacit_value nothing = tacit_builder_constant(n.b, "keep", TACIT_BOOL, 1, (int64_t[]){10}, keep);
-    tacit_value size = tacit_builder_constant(n.b, "axes", TACIT_I64, 1, (int64_t[]){3},
-                                              (int64_t[]){0, 1, 3});
+    tacit_value size =
+        tacit_builder_constant(n.b, "axes", TACIT_I64, 1, (int64_t[]){3}, (int64_t[]){0, 1, 3});
     tacit_value sums[2] = {x, size};
     tacit_value sum = tacit_builder_node(n.b, "ReduceSum", 2, sums, 1, NULL);
     tacit_builder_attr_int(n.b, "keepdims", 0);

@@ -140,8 +140,9 @@ static void mapped_weights(void **state)
     char model[64], packed[80], command[600];
     snprintf(model, sizeof model, "/tmp/tacit-memory-%ld.onnx", (long)getpid());
     snprintf(packed, sizeof packed, "%s.packed", model);
-    snprintf(command, sizeof command, "'%s/tacit' example squeezenet --image 32 --out %s >/dev/null",
-             TACIT_BINARY_DIR, model);
+    snprintf(command, sizeof command,
+             "'%s/tacit' example squeezenet --image 32 --out %s >/dev/null", TACIT_BINARY_DIR,
+             model);
     assert_int_equal(system(command), 0);
     file_map map;
     assert_int_equal(file_map_open(&map, model, NULL), TACIT_OK);

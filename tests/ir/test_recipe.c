@@ -69,8 +69,7 @@ static void scaled_rows(tacit_dtype dtype)
     double scale[ROWS], whole[ROWS * WIDTH];
     for (int i = 0; i < ROWS; i++)
         scale[i] = (float)rng_range(&r, -3, 3);
-    ir_recipe recipe = {
-        .kind = IR_SCALED, .count = 1, .from = &from, .rows = ROWS, .scale = scale};
+    ir_recipe recipe = {.kind = IR_SCALED, .count = 1, .from = &from, .rows = ROWS, .scale = scale};
     ir_tensor *late = ir_tensor_late(&a, &from->shape, &recipe);
     assert_non_null(late);
     assert_true(ir_tensor_is_late(late));
