@@ -104,6 +104,7 @@ static void make_floats(work *w, matrix *m)
                            .a_row = m->k,
                            .a_col = 1,
                            .c_row = m->n,
+                           .streamed = true,
                            .epilogue = {.alpha = 1}};
     op_lower_cut(&m->g, 1, w->cpu.isa);
     m->tiles = m->g.row_tiles * m->g.col_tiles;

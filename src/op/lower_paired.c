@@ -94,11 +94,13 @@ bool op_paired_can(const op_lower *c, const op_product *p)
 }
 
 /* Where it was measured to be faster: enough rows share what is read of B, and enough panels what
- * is made of A. */
+ * is made of A; with fewer columns sums must be long. */
 bool op_paired_suits(const op_lower *c, const op_product *p)
 {
-    return c->cpu.adds_beside_fma && c->cpu.isa == CPU_AVX512 && p->g.m >= 5 && p->g.n >= 96 &&
-           p->g.k >= 64;
+    const cpu_gemm_args *g = &p->g;
+    bool wide = g->m >= 5 && g->n >= 96 && g->k >= 64;
+    return c->cpu.adds_beside_fma && c->cpu.isa == CPU_AVX512 &&
+           (wide || (g->m >= 14 && g->n >= 64 && g->k >= 256));
 }
 
 /* Rows in equal blocks, as many in one as may be scaled at a time with K in blocks of DEPTH; then

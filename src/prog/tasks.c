@@ -8,6 +8,7 @@
 
 enum {
     CHUNK_NS = 2500,   /* a task should be worth its scheduling */
+    SHARE_NS = 20000,  /* less of a thunk than this is not cut up for a thread */
     STEP_NS = 2500,    /* what it costs that all threads wait for a thunk */
     SHARE_PARTS = 4,   /* the next chunk is this part of what its thread has left */
     CHUNKS_MOST = 24,  /* of a thread */
@@ -262,7 +263,7 @@ static uint32_t chunk_begin(const cut *c, uint32_t k)
 
 /* Each thread has an equal run of tiles, which it works off in ever smaller chunks: there is little
  * to wait for at the end, and few tasks in all. The largest come last in the list, because what was
- * made ready last is run first. */
+ * made ready last is run first. A short run is one chunk. */
 static tacit_status cut_tiles(builder *b, const prog_thunk *t, cut *c)
 {
     uint32_t threads = b->t->threads, most = threads * CHUNKS_MOST;
@@ -271,6 +272,8 @@ static tacit_status cut_tiles(builder *b, const prog_thunk *t, cut *c)
     parts = parts < t->tiles ? parts : t->tiles;
     uint32_t least = (t->tiles + parts - 1) / parts, shares = parts < threads ? parts : threads;
     least = least > t->made->together ? least : t->made->together;
+    if (0.6 * thunk_ns(t) < (double)shares * SHARE_NS) /* estimates are rather high */
+        least = least > t->tiles / shares ? least : t->tiles / shares;
     c->ends = ARENA_ARRAY(&b->scratch, parts + shares, uint32_t);
     c->homes = ARENA_ARRAY(&b->scratch, parts + shares, uint32_t);
     if (!c->ends || !c->homes)
