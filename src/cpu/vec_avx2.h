@@ -202,18 +202,18 @@ static inline vf vf_swap(vf a)
 {
     return _mm256_permute_ps(a, 0xb1);
 }
-/* The sums, and the largest elements, of VL vectors side by side. */
-static inline vf vf_sums(const float x[VL][VL])
+/* The sums, and the largest elements, of n ≤ VL vectors side by side. */
+static inline vf vf_sums(const float x[][VL], int n)
 {
-    float y[VL];
-    for (int i = 0; i < VL; i++)
+    float y[VL] = {0};
+    for (int i = 0; i < n; i++)
         y[i] = vf_sum(vf_load(x[i]));
     return vf_load(y);
 }
-static inline vf vf_tops(const float x[VL][VL])
+static inline vf vf_tops(const float x[][VL], int n)
 {
-    float y[VL];
-    for (int i = 0; i < VL; i++)
+    float y[VL] = {0};
+    for (int i = 0; i < n; i++)
         y[i] = vf_hmax(vf_load(x[i]));
     return vf_load(y);
 }

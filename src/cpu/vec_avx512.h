@@ -214,18 +214,23 @@ static inline __attribute__((always_inline)) vf vf_fma_at(vf v, const float *x, 
     __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(c) : "v"(v), "m"(*x));
     return c;
 }
-/* The sums, and the largest elements, of VL vectors side by side. */
+/* The sums, and the largest elements, of n ≤ VL vectors side by side. */
 #define VF_FOLD(name, op)                                                                          \
-    static inline vf name(const float x[VL][VL])                                                   \
+    static inline __attribute__((always_inline)) vf name(const float x[][VL], const int n)         \
     {                                                                                              \
         vf a[8], b[4], c[2];                                                                       \
         for (int i = 0; i < 8; i++) {                                                              \
-            vf p = vf_load(x[2 * i]), q = vf_load(x[2 * i + 1]);                                   \
-            a[i] = op(_mm512_unpacklo_ps(p, q), _mm512_unpackhi_ps(p, q));                         \
+            a[i] = vf_zero();                                                                      \
+            if (2 * i < n) {                                                                       \
+                vf p = vf_load(x[2 * i]), q = 2 * i + 1 < n ? vf_load(x[2 * i + 1]) : vf_zero();   \
+                a[i] = op(_mm512_unpacklo_ps(p, q), _mm512_unpackhi_ps(p, q));                     \
+            }                                                                                      \
         }                                                                                          \
         for (int i = 0; i < 4; i++) {                                                              \
             vf p = a[2 * i], q = a[2 * i + 1];                                                     \
-            b[i] = op(_mm512_shuffle_ps(p, q, 0x44), _mm512_shuffle_ps(p, q, 0xee));               \
+            b[i] = p;                                                                              \
+            if (4 * i < n)                                                                         \
+                b[i] = op(_mm512_shuffle_ps(p, q, 0x44), _mm512_shuffle_ps(p, q, 0xee));           \
         }                                                                                          \
         for (int i = 0; i < 2; i++) {                                                              \
             vf p = b[2 * i], q = b[2 * i + 1];                                                     \
