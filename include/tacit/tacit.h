@@ -402,6 +402,11 @@ typedef struct tacit_compile_options {
      * Whoever can write it controls the weights: one that others may write is ignored. Trouble with
      * the file is told to the log and is no error. See docs/embedding.md. */
     const char *packed_file;
+    /* Outputs, by name, of which only the last entry along the axis before the last is wanted: of
+     * logits [batch, position, vocabulary] those of the last position, [batch, 1, vocabulary]. What
+     * is computed for the other positions alone is left out. Not with buckets of a runner. */
+    const char *const *last_only;
+    uint32_t n_last_only;
 } tacit_compile_options;
 
 /* --- choices by measurement --------------------------------------------------------------------

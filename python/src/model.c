@@ -223,14 +223,15 @@ static PyObject *model_weight(PyObject *self, PyObject *args)
 /* The enumerators' numbers come from the Python side, which knows their names. */
 bool py_options_get(PyObject *tuple, py_options *out)
 {
-    PyObject *dims, *disabled;
+    PyObject *dims, *disabled, *last;
     int executor, validate, plan, in_place, plain_sums;
     const char *packed;
     unsigned threads;
     *out = (py_options){0};
-    if (!PyArg_ParseTuple(tuple, "OiIiiOppz:compile", &dims, &executor, &threads, &validate, &plan,
-                          &disabled, &in_place, &plain_sums, &packed) ||
-        !py_dims_get(dims, &out->dims) || !py_names_get(disabled, &out->passes)) {
+    if (!PyArg_ParseTuple(tuple, "OiIiiOppzO:compile", &dims, &executor, &threads, &validate, &plan,
+                          &disabled, &in_place, &plain_sums, &packed, &last) ||
+        !py_dims_get(dims, &out->dims) || !py_names_get(disabled, &out->passes) ||
+        !py_names_get(last, &out->last)) {
         py_options_free(out);
         return false;
     }
@@ -244,13 +245,16 @@ bool py_options_get(PyObject *tuple, py_options *out)
                                            .n_disabled_passes = out->passes.count,
                                            .update_in_place = in_place,
                                            .plain_sums = plain_sums,
-                                           .packed_file = packed};
+                                           .packed_file = packed,
+                                           .last_only = out->last.names,
+                                           .n_last_only = out->last.count};
     return true;
 }
 
 void py_options_free(py_options *options)
 {
     py_names_free(&options->passes);
+    py_names_free(&options->last);
     py_dims_free(&options->dims);
 }
 

@@ -168,7 +168,7 @@ void py_names_free(py_names *names);
 typedef struct py_options {
     tacit_compile_options compile;
     py_dims dims;
-    py_names passes;
+    py_names passes, last;
 } py_options;
 bool py_options_get(PyObject *tuple, py_options *out);
 void py_options_free(py_options *options);

@@ -286,6 +286,7 @@ def compile(
     update_in_place: bool = False,
     plain_sums: bool = False,
     packed: Optional[str] = None,
+    last: Sequence[str] = (),
 ) -> Session:
     """Compiles a model (or what tacit.load or tacit.Graph make one of) and opens a session.
 
@@ -294,10 +295,12 @@ def compile(
     `update_in_place` the array of an input NAME may be given for the output NAME.next, too.
     `plain_sums` sums products and convolutions term by term, as they are written, instead of taking
     faster ways that round differently. `packed` names a file that keeps the packed weights, so that
-    the next process maps them ("auto": the model's name with .tacit-cache behind it).
+    the next process maps them ("auto": the model's name with .tacit-cache behind it). `last` names
+    outputs of which only the last position (the axis before the last) is wanted.
     """
     options = _options(
-        dims, exec, threads, validate, plan, disabled_passes, update_in_place, plain_sums, packed
+        dims, exec, threads, validate, plan, disabled_passes, update_in_place, plain_sums,
+        packed, last
     )
     return _model(model)._compile(*options).session(strict)
 
@@ -315,17 +318,19 @@ def runner(
     buckets: Optional[Dict[str, int]] = None,
     plain_sums: bool = False,
     packed: Optional[str] = None,
+    last: Sequence[str] = (),
 ) -> Runner:
     """A model to call with arrays of any sizes: it is compiled once for every set of sizes met, and
     the programs of the last `capacity` sets are kept. `dims` fixes some of the symbolic sizes.
 
     `buckets`, {symbol: multiple}, rounds sizes up: fewer programs, some wasted work. Inputs are padded
     with zeros and outputs cut back, so it is for sizes where padding does not touch the rows that
-    count (a batch; a sequence under a causal or padding mask). `plain_sums` and `packed` as in
-    tacit.compile.
+    count (a batch; a sequence under a causal or padding mask). `plain_sums`, `packed` and `last` as
+    in tacit.compile.
     """
     options = _options(
-        dims, exec, threads, validate, plan, disabled_passes, False, plain_sums, packed
+        dims, exec, threads, validate, plan, disabled_passes, False, plain_sums, packed,
+        last
     )
     return _model(model)._runner(options, capacity, buckets, strict)
 
@@ -340,6 +345,7 @@ def _options(
     update_in_place: bool,
     plain_sums: bool,
     packed: Optional[str],
+    last: Sequence[str],
 ) -> Tuple[Any, ...]:
     return (
         dims,
@@ -351,6 +357,7 @@ def _options(
         update_in_place,
         plain_sums,
         packed,
+        last,
     )
 
 

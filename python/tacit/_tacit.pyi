@@ -46,6 +46,7 @@ class Model:
         update_in_place: bool,
         plain_sums: bool,
         packed: Optional[str],
+        last: Sequence[str],
     ) -> Any: ...
     def _runner(
         self,

@@ -38,6 +38,28 @@ def test_results_are_fresh_arrays(affine, rng):
     np.testing.assert_allclose(yb, expected(b), rtol=1e-6)
 
 
+def test_packed_weights_are_kept(affine, rng, tmp_path):
+    model, expected = affine
+    packed = tmp_path / "weights"
+    x = rng.random((2, 4), np.float32)
+    for _ in range(2):  # packed, then mapped
+        session = tacit.compile(model, dims={"batch": 2}, packed=str(packed))
+        np.testing.assert_allclose(session(x), expected(x), rtol=1e-6)
+    assert packed.exists()
+
+
+def test_last_position_only(rng):
+    g = tacit.Graph()
+    w = rng.random((4, 5), np.float32)
+    g.output("y", g.input("x", "f32", (2, 3, 4)) @ g.weight("w", w))
+    x = rng.random((2, 3, 4), np.float32)
+    y = tacit.compile(g, last=["y"])(x)
+    assert y.shape == (2, 1, 5)
+    np.testing.assert_allclose(y, (x @ w)[:, -1:], rtol=1e-5)
+    with pytest.raises(tacit.Error, match="nothing"):
+        tacit.compile(g, last=["nothing"])
+
+
 def test_out_is_written_in_place(affine, rng):
     model, expected = affine
     session = tacit.compile(model, dims={"batch": 2})

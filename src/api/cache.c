@@ -52,6 +52,7 @@ static tacit_status compare(tacit_program *p, const tacit_compile_options *o, ar
     pass_options options = {
         .disabled = o->disabled_passes, .n_disabled = o->n_disabled_passes, .late_weights = true};
     TRY(bind(p, o, capacity, memory, &other, err));
+    TRY(api_keep_last(other, o, err));
     TRY(pass_pipeline(other, &options, memory, &report, err));
     TRY(pass_kv_cache(other, capacity, &hidden, err));
     uint32_t first = other->inputs.count - hidden;

@@ -51,6 +51,42 @@ tacit_status api_bound_graph(const tacit_model *model, const tacit_dim *dims, ui
     return op_infer_graph(g, err);
 }
 
+/* The output becomes a slice of itself, under the same name; passes move it to where it saves work.
+ */
+static tacit_status keep_last(ir_graph *g, const char *name, tacit_error *err)
+{
+    for (uint32_t i = 0; i < g->outputs.count; i++) {
+        ir_value *v = g->outputs.data[i];
+        if (!name || strcmp(v->name, name) != 0)
+            continue;
+        int32_t rank = v->type.shape.rank;
+        int64_t size = rank >= 2 ? v->type.shape.dims[rank - 2] : 0;
+        if (v->type.kind != IR_TENSOR || size < 1)
+            return error_set(err, TACIT_ERR_ARGUMENT,
+                             "output '%s' has no positions of which one could be the last", name);
+        int64_t start = size - 1, axis = rank - 2;
+        ir_value *in[4] = {v, ir_constant_i64(g, "start", 1, 1, &start),
+                           ir_constant_i64(g, "end", 1, 1, &size),
+                           ir_constant_i64(g, "axis", 1, 1, &axis)};
+        ir_node *n = in[1] && in[2] && in[3] ? op_node(g, "Slice", "last", 4, in) : NULL;
+        if (!n)
+            return error_memory(err, "the graph");
+        TRY(op_infer_node(g, n, err));
+        g->outputs.data[i] = n->outputs[0];
+        ir_swap_names(g, v, n->outputs[0]);
+        return TACIT_OK;
+    }
+    return error_set(err, TACIT_ERR_ARGUMENT, "the model has no output named '%s'",
+                     name ? name : "(null)");
+}
+
+tacit_status api_keep_last(ir_graph *g, const tacit_compile_options *o, tacit_error *err)
+{
+    for (uint32_t i = 0; i < o->n_last_only; i++)
+        TRY(keep_last(g, o->last_only[i], err));
+    return TACIT_OK;
+}
+
 static tacit_status run_passes(tacit_program *p, const tacit_compile_options *o, tacit_error *err)
 {
     static const char *const all[] = {"all"};
@@ -98,6 +134,7 @@ static tacit_status compile(tacit_program *p, const tacit_compile_options *o, ta
         TRY(api_cache_bind(p, o, err));
     else
         TRY(api_bound_graph(p->model, o->dims, o->n_dims, &p->memory, &p->graph, err));
+    TRY(api_keep_last(p->graph, o, err));
     TRY(diff_gradient_nodes(p->graph, err));
     TRY(validate_graph(p->graph, VALIDATE_LOADED, o->validate, &p->log, err));
     TRY(run_passes(p, o, err));
@@ -137,7 +174,8 @@ static tacit_status check_options(const tacit_compile_options *o, tacit_error *e
     if ((unsigned)o->executor > TACIT_EXEC_TASKS || (unsigned)o->validate > TACIT_VALIDATE_NONE ||
         (unsigned)o->plan > TACIT_PLAN_MIN_TIME)
         return error_set(err, TACIT_ERR_ARGUMENT, "an option of tacit_compile is out of range");
-    if ((o->n_dims && !o->dims) || (o->n_disabled_passes && !o->disabled_passes))
+    if ((o->n_dims && !o->dims) || (o->n_disabled_passes && !o->disabled_passes) ||
+        (o->n_last_only && !o->last_only))
         return error_set(err, TACIT_ERR_ARGUMENT, "a list option of tacit_compile is NULL");
     for (uint32_t i = 0; i < o->n_disabled_passes; i++) {
         const char *name = o->disabled_passes[i];

@@ -56,6 +56,9 @@ tacit_value api_builder_handle(tacit_builder *b, ir_value *v);
 tacit_status api_bound_graph(const tacit_model *model, const tacit_dim *dims, uint32_t n_dims,
                              arena *memory, ir_graph **out, tacit_error *err);
 
+/* Outputs of which only the last position is wanted become that. */
+tacit_status api_keep_last(ir_graph *g, const tacit_compile_options *o, tacit_error *err);
+
 struct tacit_program {
     atomic_uint references; /* the caller's handle, and one per session */
     const tacit_model *model;

@@ -83,6 +83,9 @@ static tacit_status set_buckets(tacit_runner *r, const tacit_runner_options *o, 
 {
     if (o->n_buckets && !o->buckets)
         return error_set(err, TACIT_ERR_ARGUMENT, "tacit_runner_create: buckets must not be NULL");
+    if (o->n_buckets && o->compile.n_last_only)
+        return error_set(err, TACIT_ERR_ARGUMENT,
+                         "last_only with buckets: the last position would be one of padding");
     for (uint32_t i = 0; i < o->n_buckets; i++) {
         const tacit_bucket *b = &o->buckets[i];
         symbol *s = b->name ? find_symbol(r, b->name) : NULL;
@@ -101,7 +104,8 @@ static tacit_status set_buckets(tacit_runner *r, const tacit_runner_options *o, 
 /* The options outlive the call: names of passes and symbols are copied. */
 static tacit_status copy_options(tacit_runner *r, const tacit_compile_options *o, tacit_error *err)
 {
-    if ((o->n_dims && !o->dims) || (o->n_disabled_passes && !o->disabled_passes))
+    if ((o->n_dims && !o->dims) || (o->n_disabled_passes && !o->disabled_passes) ||
+        (o->n_last_only && !o->last_only))
         return error_set(err, TACIT_ERR_ARGUMENT, "a list option of tacit_runner_create is NULL");
     const char **passes = ARENA_ARRAY(&r->memory, o->n_disabled_passes + 1u, const char *);
     r->dims = ARENA_ARRAY(&r->memory, o->n_dims + 1u, tacit_dim);
@@ -112,11 +116,16 @@ static tacit_status copy_options(tacit_runner *r, const tacit_compile_options *o
         r->dims[i] = (tacit_dim){arena_strdup(&r->memory, o->dims[i].name), o->dims[i].value};
         ok = r->dims[i].name != NULL;
     }
+    const char **last = ARENA_ARRAY(&r->memory, o->n_last_only + 1u, const char *);
+    ok = ok && last;
+    for (uint32_t i = 0; ok && i < o->n_last_only; i++)
+        ok = !o->last_only[i] || (last[i] = arena_strdup(&r->memory, o->last_only[i])) != NULL;
     const char *packed = ok && o->packed_file ? arena_strdup(&r->memory, o->packed_file) : NULL;
     if (!ok || (o->packed_file && !packed))
         return error_memory(err, "a runner's options");
     r->compile = *o;
     r->compile.packed_file = packed;
+    r->compile.last_only = last;
     r->compile.disabled_passes = passes;
     r->n_fixed = o->n_dims;
     return TACIT_OK;

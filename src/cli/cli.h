@@ -91,7 +91,7 @@ typedef struct cli_compile {
     const char *exec;
     bool batch_invariant, plain_sums;
     int64_t threads;
-    cli_list disabled, dims;
+    cli_list disabled, dims, last;
     const char *plan, *validate, *packed;
     int64_t cache;
 } cli_compile;
@@ -106,6 +106,8 @@ typedef struct cli_compile {
         {"--plan", CLI_STRING, &(c)->plan, "GOAL", "memory plan: min-memory (default), min-time"}, \
         {"--batch-invariant", CLI_FLAG, &(c)->batch_invariant, NULL,                               \
          "rows have the same bits whatever the batch"},                                            \
+        {"--last", CLI_LIST, &(c)->last, "OUTPUT",                                                 \
+         "of this output only the last position (the axis before the last); repeatable"},          \
         {"--packed", CLI_STRING, &(c)->packed, "FILE",                                             \
          "keep packed weights in FILE ('auto': MODEL.tacit-cache) and map them next time"},        \
         {"--plain-sums", CLI_FLAG, &(c)->plain_sums, NULL,                                         \

@@ -233,6 +233,8 @@ int cli_compile_options(const char *command, const cli_compile *c, tacit_compile
                                    .batch_invariant = c->batch_invariant,
                                    .plain_sums = c->plain_sums,
                                    .packed_file = c->packed,
+                                   .last_only = c->last.items,
+                                   .n_last_only = c->last.count,
                                    .disabled_passes = c->disabled.items,
                                    .n_disabled_passes = c->disabled.count,
                                    .cache_capacity = c->cache};

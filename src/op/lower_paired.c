@@ -50,7 +50,10 @@ static bool look_alike(const ir_tensor *b, const cpu_gemm_args *g, int64_t i, in
     float x[LOOKS], y[LOOKS];
     look(b, g, i, true, x);
     look(b, g, j, true, y);
-    return memcmp(x, y, sizeof x) == 0;
+    for (int n = 0; n < LOOKS; n++)
+        if (x[n] != y[n])
+            return false;
+    return true;
 }
 
 /* Has B two columns alike? What they give must be alike too (a tie stays a tie), but of columns

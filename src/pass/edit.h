@@ -297,6 +297,7 @@ tacit_status pass_fuse_attention(pass_context *c);
 tacit_status pass_fuse_rotary(pass_context *c);
 tacit_status pass_fuse_gated(pass_context *c);
 tacit_status pass_fuse_qkv(pass_context *c);
+tacit_status pass_push_slice(pass_context *c);
 tacit_status pass_int_conv(pass_context *c);
 tacit_status pass_int_matmul(pass_context *c);
 tacit_status pass_narrow_weights(pass_context *c);

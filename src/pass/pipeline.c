@@ -57,6 +57,8 @@ static const pass_def table[] = {
      false},
     {"fuse-qkv", "three MatMuls of one input become one, split into views", pass_fuse_qkv, 4,
      false},
+    {"push-slice", "a slice of rows goes in front of what it cuts: only these rows are computed",
+     pass_push_slice, 4, false},
     {"block-channels", "convolutions and what lies between them work on blocks of 16 channels",
      pass_block_channels, 5, false},
     {"fuse-elementwise", "chains of element-wise ops become one strip-mined program",
