@@ -117,15 +117,16 @@ int main(int argc, char **argv)
     bool failed = !in_process(&b, headline);
     /* what takes longest comes last */
     const model_entry *m = bench_models;
-    models_two(&b, &m[0], 5, 1, &loopback);
-    models_two(&b, &m[0], 3, 8, &loopback);
-    models_two(&b, &m[0], 1, 1, &lan);
-    models_two(&b, &m[0], 1, 1, &wan);
+    models_two(&b, &m[BENCH_TINY], 5, 1, &loopback);
+    models_two(&b, &m[BENCH_TINY], 3, 8, &loopback);
+    models_two(&b, &m[BENCH_TINY], 3, 1, &lan);
+    models_two(&b, &m[BENCH_TINY], 1, 1, &wan);
+    models_two(&b, &m[BENCH_LLAMA], 3, 1, &loopback);
     failed |= b.failed;
     b.failed = false;
     failed |= !in_process(&b, device_part);
-    models_two(&b, &m[1], 2, 1, &loopback);
-    models_two(&b, &m[2], 2, 1, &loopback);
+    models_two(&b, &m[BENCH_BASE], 2, 1, &loopback);
+    models_two(&b, &m[BENCH_GPT2], 2, 1, &loopback);
     models_two(&b, &m[BENCH_LARGE], 1, 1, &loopback);
     snprintf(command, sizeof command, "rm -rf '%s'", b.dir);
     failed |= system(command) != 0;

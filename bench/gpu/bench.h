@@ -40,7 +40,7 @@ typedef struct model_entry {
     double two_goal, alone_goal, deal_goal;
 } model_entry;
 extern const model_entry bench_models[];
-enum { BENCH_MODELS = 4, BENCH_LARGE = 3 };
+enum { BENCH_TINY, BENCH_BASE, BENCH_GPT2, BENCH_LARGE, BENCH_LLAMA, BENCH_MODELS };
 bool models_make(bench *b, const model_entry *e, char *path, size_t size);
 
 /* A line between the parties: seconds of a round trip and bytes a second each way; 0: none. */
@@ -54,8 +54,19 @@ void models_two(bench *b, const model_entry *e, int runs, unsigned together, con
 void models_alone(bench *b, const model_entry *e);
 void models_gelu(bench *b, const char *how, tacit_secure_compare compare, double goal);
 
-/* A process that passes bytes between `from` and `to` (ports of this machine) as such a line
- * would; it ends with its parent. */
+/* Two network namespaces joined by such a line; false: that is not allowed here. */
+typedef struct spaces {
+    int space[2]; /* the server's and the client's */
+    int pid;
+} spaces;
+#define SPACES_SERVER "10.77.0.1"
+bool spaces_start(spaces *s, const net *line);
+bool spaces_enter(const spaces *s,
+                  int party); /* the calling process; nothing where there are none */
+void spaces_stop(spaces *s);
+
+/* Without namespaces: a process that passes bytes between `from` and `to` (ports of this machine)
+ * as such a line would; it ends with its parent. */
 int relay_start(int from, int to, const net *line);
 void relay_stop(int pid);
 

@@ -15,6 +15,7 @@ const model_entry bench_models[BENCH_MODELS] = {
     {"gpt2", "gpt2", "", 1.445, 0.885, NAN, 0.35, 0.18, NAN},
     {"bert-large", "bert", "--layers 24 --hidden 1024 --heads 16 --ffn 4096", 3.993, 2.749, NAN,
      1.0, 0.5, NAN},
+    {"llama-block", "llama", "--layers 1", NAN, NAN, NAN, NAN, NAN, NAN},
 };
 
 bool models_make(bench *b, const model_entry *e, char *path, size_t size)
@@ -52,6 +53,7 @@ typedef struct question {
     const tacit_secure_peer *peer;
     unsigned together;
     bool server, check;
+    const spaces *apart;
 } question;
 
 /* Inputs and outputs of all inferences; every one has other inputs. */
@@ -77,6 +79,10 @@ static outcome party_process(const question *q)
     tacit_secure *s = NULL;
     tacit_secure_report report = {0};
     outcome o = {0};
+    if (!spaces_enter(q->apart, q->server ? 0 : 1)) {
+        fprintf(stderr, "bench_gpu: a namespace cannot be entered\n");
+        return o;
+    }
     if (tacit_model_load(q->path, NULL, &model, &err) != TACIT_OK ||
         tacit_secure_compile(model, NULL, &s, &err) != TACIT_OK) {
         fprintf(stderr, "bench_gpu: %s\n", err.message);
@@ -156,14 +162,17 @@ static bool deal(bench *b, const files *f, uint32_t runs)
 /* One query; a party's clock starts when it is ready, so the later one's time is that of the
  * query. */
 static double ask(bench *b, const files *f, unsigned together, const net *over, bool check,
-                  double *prepare)
+                  double *prepare, bool *spaced)
 {
     static int port;
     char address[2][64];
     port = port ? port + 2 : 21000 + (int)getpid() % 30000;
-    int relay = over->name ? relay_start(port + 1, port, over) : 0;
+    spaces apart = {.space = {-1, -1}};
+    bool joined = over->name && spaces_start(&apart, over);
+    int relay = over->name && !joined ? relay_start(port + 1, port, over) : 0;
     for (int p = 0; p < 2; p++)
-        snprintf(address[p], sizeof address[p], "127.0.0.1:%d", port + (p && relay ? 1 : 0));
+        snprintf(address[p], sizeof address[p], "%s:%d", joined ? SPACES_SERVER : "127.0.0.1",
+                 port + (p && relay ? 1 : 0));
     tacit_secure_peer peers[2];
     for (int p = 0; p < 2; p++)
         peers[p] = (tacit_secure_peer){.key = f->keys[p],
@@ -173,10 +182,12 @@ static double ask(bench *b, const files *f, unsigned together, const net *over, 
                                        .device = "cuda",
                                        .inferences = together};
     outcome o[2];
-    question q = {.path = f->path, .together = together, .check = check};
+    question q = {.path = f->path, .together = together, .check = check, .apart = &apart};
     start_and_read(q, peers, o);
     if (relay)
         relay_stop(relay);
+    spaces_stop(&apart);
+    *spaced = joined;
     b->failed |= !o[0].ok || !o[1].ok;
     *prepare = o[0].prepare > o[1].prepare ? o[0].prepare : o[1].prepare;
     return o[0].online < o[1].online ? o[0].online : o[1].online;
@@ -197,11 +208,12 @@ void models_two(bench *b, const model_entry *e, int runs, unsigned together, con
     snprintf(f.keys[1], sizeof f.keys[1], "%s/c.key", b->dir);
     snprintf(f.certs, sizeof f.certs, "%s/certs", b->dir);
     double times[MOST], prepare = 0;
+    bool spaced = false;
     runs = runs < MOST ? runs : MOST;
     deal(b, &f, (uint32_t)runs * together);
     for (int i = 0; i < runs && !b->failed; i++) {
         double p = 0;
-        times[i] = ask(b, &f, together, over, i == 0, &p) / together;
+        times[i] = ask(b, &f, together, over, i == 0, &p, &spaced) / together;
         prepare = i ? prepare : p;
     }
     char drop[400];
@@ -212,8 +224,12 @@ void models_two(bench *b, const model_entry *e, int runs, unsigned together, con
     qsort(times, (size_t)runs, sizeof *times, bench_by_value);
     char note[160];
     bool plain = together == 1 && !over->name;
-    snprintf(note, sizeof note, "%sTLS, bit-exact; of %d; prepared in %.2f s",
-             together > 1 ? "each of so many at once; " : "", runs, prepare);
+    snprintf(note, sizeof note, "%s%sTLS, bit-exact; of %d; prepared in %.2f s",
+             together > 1 ? "each of so many at once; " : "",
+             spaced       ? "two network namespaces; "
+             : over->name ? "relay; "
+                          : "",
+             runs, prepare);
     bench_row(b, name, times[(runs - 1) / 2] * 1e3, plain ? e->two * 1e3 : NAN,
               plain ? e->two_goal * 1e3 : NAN, false, "ms", note);
 }

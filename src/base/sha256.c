@@ -18,6 +18,18 @@ static uint32_t turn(uint32_t x, unsigned n)
     return x >> n | x << (32 - n);
 }
 
+/* One round; the eight words take turns instead of moving. */
+static inline void round_of(uint32_t v[8], int i, uint32_t w)
+{
+    uint32_t a = v[(64 - i) & 7], b = v[(65 - i) & 7], c = v[(66 - i) & 7];
+    uint32_t e = v[(68 - i) & 7], f = v[(69 - i) & 7], g = v[(70 - i) & 7];
+    uint32_t *d = &v[(67 - i) & 7], *h = &v[(71 - i) & 7];
+    uint32_t t = *h + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & f) ^ (~e & g)) +
+                 round_constant[i] + w;
+    *d += t;
+    *h = t + (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+}
+
 static void block(sha256 *s, const uint8_t *p)
 {
     uint32_t w[64], v[8];
@@ -30,15 +42,15 @@ static void block(sha256 *s, const uint8_t *p)
                (turn(b, 17) ^ turn(b, 19) ^ b >> 10);
     }
     memcpy(v, s->state, sizeof v);
-    for (int i = 0; i < 64; i++) {
-        uint32_t e = v[4], a = v[0];
-        uint32_t t1 = v[7] + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & v[5]) ^ (~e & v[6])) +
-                      round_constant[i] + w[i];
-        uint32_t t2 =
-            (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & v[1]) ^ (a & v[2]) ^ (v[1] & v[2]));
-        memmove(v + 1, v, 7 * sizeof *v);
-        v[4] += t1;
-        v[0] = t1 + t2;
+    for (int i = 0; i < 64; i += 8) {
+        round_of(v, i, w[i]);
+        round_of(v, i + 1, w[i + 1]);
+        round_of(v, i + 2, w[i + 2]);
+        round_of(v, i + 3, w[i + 3]);
+        round_of(v, i + 4, w[i + 4]);
+        round_of(v, i + 5, w[i + 5]);
+        round_of(v, i + 6, w[i + 6]);
+        round_of(v, i + 7, w[i + 7]);
     }
     for (int i = 0; i < 8; i++)
         s->state[i] += v[i];
@@ -55,6 +67,8 @@ void sha256_init(sha256 *s)
 void sha256_add(sha256 *s, const void *data, size_t size)
 {
     const uint8_t *p = data;
+    for (; s->length % 64 == 0 && size >= 64; p += 64, size -= 64, s->length += 64)
+        block(s, p);
     while (size) {
         size_t at = s->length % 64, n = 64 - at < size ? 64 - at : size;
         memcpy(s->block + at, p, n);

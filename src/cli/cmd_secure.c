@@ -365,8 +365,7 @@ static int sub_deal(int argc, char **argv)
          "folder with certificates; required"},                                                    \
         {"--timeout", CLI_INT, &(t)->timeout, "MS", "longest silence of the other party"},         \
         {"--share", CLI_STRING, &(t)->peer.share, "FILE", "this party's share of shared weights"}, \
-        {"--device", CLI_STRING, &(t)->peer.device, "DEVICE",                                      \
-         "auto, cpu (default), cuda or cuda:N"},                                                   \
+        SECURE_DEVICE_OPTIONS(&(t)->peer),                                                         \
     {                                                                                              \
         "--accept-predictable", CLI_FLAG, &(t)->predictable, NULL,                                 \
             "use keys dealt with --insecure-seed: they protect nothing"                            \

@@ -364,16 +364,30 @@ ELEM void elem_write(uint8_t *base, uint64_t bit, unsigned bits, uint64_t value)
 #endif
 }
 
-/* A block at any address. */
+ELEM uint64_t elem_twice(uint32_t mask)
+{
+    return (uint64_t)mask << 32 | mask;
+}
+
+/* A block at a multiple of 16, or at any address. */
+ELEM elem_block elem_load_aligned(const uint8_t *p)
+{
+#ifdef __CUDA_ARCH__
+    uint4 v = *(const uint4 *)p;
+    return elem_make((uint64_t)v.y << 32 | v.x, (uint64_t)v.w << 32 | v.z);
+#else
+    elem_block b;
+    memcpy(&b, p, 16);
+    return b;
+#endif
+}
 ELEM elem_block elem_load(const uint8_t *p)
 {
     elem_block b;
 #ifdef __CUDA_ARCH__
     unsigned off = (unsigned)((uint64_t)p & 3);
-    if (((uint64_t)p & 15) == 0) {
-        uint4 v = *(const uint4 *)p;
-        return elem_make((uint64_t)v.y << 32 | v.x, (uint64_t)v.w << 32 | v.z);
-    }
+    if (((uint64_t)p & 15) == 0)
+        return elem_load_aligned(p);
     const uint32_t *q = (const uint32_t *)(p - off);
     uint32_t w0 = q[0], w1 = q[1], w2 = q[2], w3 = q[3];
     if (off) {

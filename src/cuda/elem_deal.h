@@ -124,7 +124,7 @@ ELEM uint64_t elem_deal_walk(const elem_ctx *c, unsigned item, uint64_t alpha)
     elem_pair s = elem_deal_roots(c, item, c->g->tree);
     elem_block delta = elem_xor(s.n[0], s.n[1]), word;
     ELEM_NO_UNROLL
-    for (unsigned level = it->bits; level > 7; level--, row += t.row) {
+    for (unsigned level = it->bits; level > it->leaf; level--, row += t.row) {
         uint64_t a = alpha >> (level - 1) & 1;
         if (half) {
             elem_deal_half(c, a, delta, &s, &word);
@@ -136,12 +136,19 @@ ELEM uint64_t elem_deal_walk(const elem_ctx *c, unsigned item, uint64_t alpha)
     }
     if (half)
         s.t[0] = s.n[0].lo & 1;
-    elem_block l0 = elem_hash(c->e, c->g->prg, CUDA_ROLE_LEAF, s.n[0]);
-    elem_block l1 = elem_hash(c->e, c->g->prg, CUDA_ROLE_LEAF, s.n[1]);
-    uint64_t position = alpha & 127;
-    word = elem_xor(elem_xor(l0, l1), elem_point(position));
-    elem_deal_block(c, it, row + t.lane * 16, word);
-    return elem_table_bit(elem_xor(l0, elem_and(word, elem_mask(s.t[0]))), position);
+    uint64_t position = alpha & 127, blocks = (uint64_t)1 << (it->leaf - 7), mine = 0;
+    ELEM_NO_UNROLL
+    for (uint64_t k = 0; k < blocks; k++, row += t.lanes * 16) {
+        elem_block n0 = elem_make(s.n[0].lo, s.n[0].hi ^ k);
+        elem_block n1 = elem_make(s.n[1].lo, s.n[1].hi ^ k);
+        elem_block l0 = elem_hash(c->e, c->g->prg, CUDA_ROLE_LEAF, n0);
+        elem_block l1 = elem_hash(c->e, c->g->prg, CUDA_ROLE_LEAF, n1);
+        uint64_t here = elem_mask((((alpha >> 7 ^ k) & (blocks - 1)) - 1) >> 63);
+        word = elem_xor(elem_xor(l0, l1), elem_and(elem_point(position), here));
+        elem_deal_block(c, it, row + t.lane * 16, word);
+        mine ^= elem_table_bit(elem_xor(l0, elem_and(word, elem_mask(s.t[0]))), position) & here;
+    }
+    return mine;
 }
 
 /* ---- digits ---- */

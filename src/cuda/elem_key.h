@@ -83,11 +83,11 @@ ELEM elem_tree elem_tree_at(const cuda_gate *g, const uint8_t *key, const cuda_i
 {
     elem_tree t;
     uint64_t batch = i / 32, rest = g->count - batch * 32;
-    t.levels = it->bits - 7u;
+    t.levels = (unsigned)it->bits - it->leaf;
     t.lanes = rest < 32 ? (unsigned)rest : 32;
     t.lane = (unsigned)(i % 32);
     t.row = elem_row_bytes(g->tree, t.lanes);
-    t.words = key + at + batch * (t.levels * elem_row_bytes(g->tree, 32) + 512);
+    t.words = key + at + batch * (t.levels * elem_row_bytes(g->tree, 32) + (4u << it->leaf));
     return t;
 }
 ELEM elem_block elem_root(const elem_ctx *c, unsigned item)
@@ -126,12 +126,37 @@ ELEM elem_block elem_leaf(const elem_ctx *c, const elem_tree *t, elem_block node
         leaf, elem_and(elem_load(t->words + t->levels * t->row + t->lane * 16), elem_mask(on)));
 }
 
+/* The same in a half tree, whose rows are aligned, with as few instructions a level as there can
+ * be: the path's bits leave a word at its top, and of control bits only the lowest is meant. */
+ELEM uint64_t elem_walk_half(const elem_ctx *c, unsigned prg, const elem_tree *t, unsigned bits,
+                             elem_block node, uint64_t x)
+{
+    const uint8_t *row = t->words + t->lane * 16;
+    uint64_t path = x << (64 - bits);
+    uint32_t parity = 0;
+    ELEM_NO_UNROLL
+    for (unsigned level = t->levels; level; level--, row += t->row, path <<= 1) {
+        const elem_block word = elem_load_aligned(row);
+        const uint32_t right = (uint32_t)((int32_t)(path >> 32) >> 31), before = (uint32_t)node.lo;
+        elem_block h = elem_hash_inline(c->e, prg, CUDA_ROLE_TREE, node);
+        h = elem_xor(h, elem_and(word, elem_twice(0 - (before & 1))));
+        node = elem_xor(h, elem_and(node, elem_twice(right)));
+        parity ^= (before ^ (uint32_t)node.lo) & ~right;
+    }
+    const elem_block leaf = elem_hash_inline(c->e, prg, CUDA_ROLE_LEAF, node);
+    const elem_block last = elem_and(elem_load_aligned(row), elem_mask(node.lo));
+    return (parity & 1) ^ elem_table_less(elem_xor(leaf, last), x & 127);
+}
+
 ELEM uint64_t elem_walk_less(const elem_ctx *c, unsigned item, uint64_t x)
 {
     const cuda_item *it = &c->g->item[item];
     elem_tree t = elem_tree_at(c->g, c->io->key, it, it->at, c->i);
     elem_block node = elem_root(c, item);
-    uint64_t on = c->g->tree == CUDA_HALF ? node.lo & 1 : c->b, parity = 0;
+    if (c->g->tree == CUDA_HALF)
+        return c->g->prg == CUDA_AES ? elem_walk_half(c, CUDA_AES, &t, it->bits, node, x)
+                                     : elem_walk_half(c, CUDA_CHACHA8, &t, it->bits, node, x);
+    uint64_t on = c->b, parity = 0;
     const uint8_t *row = t.words;
     ELEM_NO_UNROLL
     for (unsigned level = it->bits; level > 7; level--, row += t.row) {

@@ -25,7 +25,8 @@ ELEM void elem_expand(const elem_ctx *c, const elem_lookup *l, unsigned part, el
     const cuda_item *it = &c->g->item[l->item];
     elem_tree t = elem_tree_at(c->g, c->io->key, it, it->at, c->i);
     elem_block root = elem_root(c, l->item);
-    unsigned above = t.levels - l->depth, half = c->g->tree == CUDA_HALF;
+    unsigned extra = it->leaf - 7u, depth = l->depth - extra; /* levels; a leaf is 2^extra blocks */
+    unsigned above = t.levels - depth, half = c->g->tree == CUDA_HALF;
     uint64_t on = half ? root.lo & 1 : c->b;
     const uint8_t *row = t.words;
     ELEM_NO_UNROLL
@@ -35,7 +36,7 @@ ELEM void elem_expand(const elem_ctx *c, const elem_lookup *l, unsigned part, el
     root.lo |= on;
     node[0] = root;
     ELEM_NO_UNROLL
-    for (unsigned level = 0; level < l->depth; level++, row += t.row) {
+    for (unsigned level = 0; level < depth; level++, row += t.row) {
         elem_block word = elem_load(row + t.lane * 16), right = word;
         if (!half)
             right.lo = (right.lo & ~(uint64_t)1) |
@@ -55,14 +56,18 @@ ELEM void elem_expand(const elem_ctx *c, const elem_lookup *l, unsigned part, el
             node[2 * k + 1] = b;
         }
     }
-    elem_block word = elem_load(row + t.lane * 16);
     ELEM_NO_UNROLL
-    for (unsigned k = 0; k < 1u << l->depth; k++) {
+    for (unsigned k = 1u << depth; k-- > 0;) {
         elem_block n = node[k];
         uint64_t mask = elem_mask(n.lo);
         if (!half)
             n.lo &= ~(uint64_t)1;
-        node[k] = elem_xor(elem_hash(c->e, c->g->prg, CUDA_ROLE_LEAF, n), elem_and(word, mask));
+        ELEM_NO_UNROLL
+        for (unsigned b = 0; b < 1u << extra; b++) {
+            elem_block word = elem_load(row + (b * t.lanes + t.lane) * 16);
+            elem_block leaf = elem_hash(c->e, c->g->prg, CUDA_ROLE_LEAF, elem_make(n.lo, n.hi ^ b));
+            node[(k << extra) + b] = elem_xor(leaf, elem_and(word, mask));
+        }
     }
 }
 

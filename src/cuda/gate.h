@@ -49,6 +49,7 @@ enum { CUDA_MAX_IN = 4, CUDA_MAX_ITEMS = 10, CUDA_MAX_DIGITS = 7, CUDA_DCF_WORDS
 
 typedef struct cuda_item {
     uint8_t type, bits, digits; /* DIGITS, TABLES: how many */
+    uint8_t leaf;               /* TREE: bits of a leaf, 7 or 10 */
     uint16_t repeat, row;
     uint64_t at;     /* in this party's key (party) or in either (dealer, see at_1) */
     uint64_t at_1;   /* dealer: in party 1's key */

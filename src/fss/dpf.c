@@ -9,18 +9,23 @@ static size_t row_bytes(fss_tree tree, unsigned lanes)
     return (size_t)lanes * 16 + (tree == FSS_TREE_BGI ? (lanes + 7) / 8 : 0);
 }
 
-static size_t batch_bytes(fss_tree tree, unsigned bits, unsigned lanes)
+static unsigned leaf_blocks(unsigned leaf)
 {
-    return (bits - FSS_LEAF_BITS) * row_bytes(tree, lanes) + (size_t)lanes * 16;
+    return 1u << (leaf - FSS_LEAF_BITS);
 }
 
-size_t fss_dpf_bytes(fss_tree tree, unsigned bits, size_t count)
+static size_t batch_bytes(fss_tree tree, unsigned bits, unsigned leaf, unsigned lanes)
 {
-    if (bits <= FSS_LEAF_BITS)
+    return (bits - leaf) * row_bytes(tree, lanes) + (size_t)lanes * 16 * leaf_blocks(leaf);
+}
+
+size_t fss_dpf_bytes(fss_tree tree, unsigned bits, unsigned leaf, size_t count)
+{
+    if (bits <= leaf)
         return 0;
     size_t rest = count % FSS_LANES;
-    return count / FSS_LANES * batch_bytes(tree, bits, FSS_LANES) +
-           (rest ? batch_bytes(tree, bits, (unsigned)rest) : 0);
+    return count / FSS_LANES * batch_bytes(tree, bits, leaf, FSS_LANES) +
+           (rest ? batch_bytes(tree, bits, leaf, (unsigned)rest) : 0);
 }
 
 void fss_dpf_roots(fss_tree tree, unsigned party, fss_block *roots, size_t n)
@@ -51,31 +56,41 @@ static fss_block load_word(const uint8_t *row, unsigned lane)
     return b;
 }
 
-static void gen_leaf(const fss_prg *prg, unsigned lanes, const fss_block *node, const uint64_t *t0,
-                     const uint64_t *alpha, uint8_t *row, uint64_t *leaf0)
+/* A row for each block of a leaf; the point is in one of them, which must not show. */
+static void gen_leaf(const fss_prg *prg, unsigned leaf, unsigned lanes, const fss_block *node,
+                     const uint64_t *t0, const uint64_t *alpha, uint8_t *row, uint64_t *leaf0)
 {
-    fss_block leaf[2 * FSS_LANES];
-    prg->hash(prg, FSS_ROLE_LEAF, node, leaf, 2 * lanes);
-    for (unsigned i = 0; i < lanes; i++) {
-        uint64_t position = alpha[i] & 127;
-        fss_block word =
-            fss_block_xor(fss_block_xor(leaf[i], leaf[lanes + i]), fss_table_point(position));
-        memcpy(row + (size_t)i * 16, &word, 16);
-        if (leaf0) {
-            fss_block mine = fss_block_xor(leaf[i], fss_block_and(word, fss_mask_of(t0[i])));
-            leaf0[i] = fss_table_bit(mine, position);
+    fss_block in[2 * FSS_LANES], out[2 * FSS_LANES];
+    uint64_t blocks = leaf_blocks(leaf);
+    for (unsigned i = 0; i < lanes && leaf0; i++)
+        leaf0[i] = 0;
+    for (uint64_t k = 0; k < blocks; k++, row += (size_t)lanes * 16) {
+        for (unsigned i = 0; i < 2 * lanes; i++)
+            in[i] = (fss_block){node[i].lo, node[i].hi ^ k};
+        prg->hash(prg, FSS_ROLE_LEAF, in, out, 2 * lanes);
+        for (unsigned i = 0; i < lanes; i++) {
+            uint64_t position = alpha[i] & 127;
+            uint64_t apart = (alpha[i] >> FSS_LEAF_BITS ^ k) & (blocks - 1);
+            uint64_t here = fss_mask_of((apart - 1) >> 63);
+            fss_block word = fss_block_xor(fss_block_xor(out[i], out[lanes + i]),
+                                           fss_block_and(fss_table_point(position), here));
+            memcpy(row + (size_t)i * 16, &word, 16);
+            if (leaf0) {
+                fss_block mine = fss_block_xor(out[i], fss_block_and(word, fss_mask_of(t0[i])));
+                leaf0[i] ^= fss_table_bit(mine, position) & here;
+            }
         }
     }
 }
 
-static void gen_half(const fss_prg *prg, unsigned bits, unsigned lanes, fss_block *node,
-                     const uint64_t *alpha, uint8_t *words, uint64_t *leaf0)
+static void gen_half(const fss_prg *prg, unsigned bits, unsigned leaf, unsigned lanes,
+                     fss_block *node, const uint64_t *alpha, uint8_t *words, uint64_t *leaf0)
 {
     fss_block hash[2 * FSS_LANES], delta[FSS_LANES];
     uint64_t t0[FSS_LANES];
     for (unsigned i = 0; i < lanes; i++)
         delta[i] = fss_block_xor(node[i], node[lanes + i]);
-    for (unsigned level = bits; level > FSS_LEAF_BITS; level--) {
+    for (unsigned level = bits; level > leaf; level--) {
         prg->hash(prg, FSS_ROLE_TREE, node, hash, 2 * lanes);
         for (unsigned i = 0; i < lanes; i++) {
             uint64_t right = fss_mask_of(alpha[i] >> (level - 1));
@@ -92,7 +107,7 @@ static void gen_half(const fss_prg *prg, unsigned bits, unsigned lanes, fss_bloc
     }
     for (unsigned i = 0; i < lanes; i++)
         t0[i] = node[i].lo & 1;
-    gen_leaf(prg, lanes, node, t0, alpha, words, leaf0);
+    gen_leaf(prg, leaf, lanes, node, t0, alpha, words, leaf0);
 }
 
 /* One BGI level of lane i: the word's block carries the left control bit in its lowest bit. */
@@ -120,14 +135,14 @@ static uint64_t gen_bgi_lane(fss_block *node, uint64_t *t, const fss_block *left
     return tr;
 }
 
-static void gen_bgi(const fss_prg *prg, unsigned bits, unsigned lanes, fss_block *node,
-                    const uint64_t *alpha, uint8_t *words, uint64_t *leaf0)
+static void gen_bgi(const fss_prg *prg, unsigned bits, unsigned leaf, unsigned lanes,
+                    fss_block *node, const uint64_t *alpha, uint8_t *words, uint64_t *leaf0)
 {
     fss_block left[2 * FSS_LANES], right[2 * FSS_LANES];
     uint64_t t[2 * FSS_LANES];
     for (unsigned i = 0; i < 2 * lanes; i++)
         t[i] = i >= lanes;
-    for (unsigned level = bits; level > FSS_LEAF_BITS; level--) {
+    for (unsigned level = bits; level > leaf; level--) {
         uint8_t *packed = words + (size_t)lanes * 16;
         memset(packed, 0, (lanes + 7) / 8);
         prg->hash(prg, FSS_ROLE_TREE, node, left, 2 * lanes);
@@ -139,10 +154,10 @@ static void gen_bgi(const fss_prg *prg, unsigned bits, unsigned lanes, fss_block
         }
         words += row_bytes(FSS_TREE_BGI, lanes);
     }
-    gen_leaf(prg, lanes, node, t, alpha, words, leaf0);
+    gen_leaf(prg, leaf, lanes, node, t, alpha, words, leaf0);
 }
 
-void fss_dpf_gen(const fss_prg *prg, fss_tree tree, unsigned bits, unsigned lanes,
+void fss_dpf_gen(const fss_prg *prg, fss_tree tree, unsigned bits, unsigned leaf, unsigned lanes,
                  const fss_block *roots0, const fss_block *roots1, const uint64_t *alpha,
                  uint8_t *words, uint64_t *leaf0)
 {
@@ -150,9 +165,9 @@ void fss_dpf_gen(const fss_prg *prg, fss_tree tree, unsigned bits, unsigned lane
     memcpy(node, roots0, lanes * sizeof *node);
     memcpy(node + lanes, roots1, lanes * sizeof *node);
     if (tree == FSS_TREE_HALF)
-        gen_half(prg, bits, lanes, node, alpha, words, leaf0);
+        gen_half(prg, bits, leaf, lanes, node, alpha, words, leaf0);
     else
-        gen_bgi(prg, bits, lanes, node, alpha, words, leaf0);
+        gen_bgi(prg, bits, leaf, lanes, node, alpha, words, leaf0);
 }
 
 /* One level down the public path bits `x >> shift`; returns with new nodes and control bits. */
@@ -200,7 +215,7 @@ static void walk(const fss_dpf *key, unsigned party, const fss_block *roots, con
     memcpy(node, roots, key->lanes * sizeof *node);
     for (unsigned i = 0; i < key->lanes; i++)
         t[i] = key->tree == FSS_TREE_HALF ? roots[i].lo & 1 : party;
-    for (unsigned level = key->bits; level > FSS_LEAF_BITS; level--) {
+    for (unsigned level = key->bits; level > key->leaf; level--) {
         memcpy(before, t, sizeof before);
         if (key->tree == FSS_TREE_HALF)
             step_half(key, row, x, level - 1, node, t);
@@ -210,9 +225,16 @@ static void walk(const fss_dpf *key, unsigned party, const fss_block *roots, con
             parity[i] ^= (before[i] ^ t[i]) & ~(x[i] >> (level - 1)) & 1;
         row += row_bytes(key->tree, key->lanes);
     }
+    uint64_t block[FSS_LANES];
+    for (unsigned i = 0; i < key->lanes; i++) {
+        block[i] = x[i] >> FSS_LEAF_BITS & (leaf_blocks(key->leaf) - 1);
+        node[i].hi ^= block[i];
+    }
     key->prg->hash(key->prg, FSS_ROLE_LEAF, node, leaf, key->lanes);
-    for (unsigned i = 0; i < key->lanes; i++)
-        leaf[i] = fss_block_xor(leaf[i], fss_block_and(load_word(row, i), fss_mask_of(t[i])));
+    for (unsigned i = 0; i < key->lanes; i++) {
+        fss_block word = load_word(row + block[i] * key->lanes * 16, i);
+        leaf[i] = fss_block_xor(leaf[i], fss_block_and(word, fss_mask_of(t[i])));
+    }
 }
 
 void fss_dpf_point(const fss_dpf *key, unsigned party, const fss_block *roots, const uint64_t *x,
@@ -278,6 +300,34 @@ static void expand_bgi(const fss_dpf *key, const uint8_t *row, unsigned first, u
     }
 }
 
+/* The leaves' blocks: `node` becomes their inputs, `next` their hashes. */
+static void full_leaves(const fss_dpf *key, const uint8_t *row, unsigned first, unsigned lanes,
+                        size_t width, fss_block *node, fss_block *next, uint64_t *out)
+{
+    uint8_t on[FULL_NODES];
+    unsigned blocks = leaf_blocks(key->leaf);
+    for (size_t k = lanes * width; k-- > 0;) { /* from the end: they spread over their own array */
+        fss_block n = node[k];
+        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): the levels filled them
+         */
+        on[k] = n.lo & 1;
+        if (key->tree == FSS_TREE_BGI)
+            n.lo &= ~(uint64_t)1;
+        for (unsigned b = 0; b < blocks; b++)
+            node[k * blocks + b] = (fss_block){n.lo, n.hi ^ b};
+    }
+    key->prg->hash(key->prg, FSS_ROLE_LEAF, node, next, lanes * width * blocks);
+    for (unsigned i = 0; i < lanes; i++)
+        for (unsigned b = 0; b < blocks; b++) {
+            fss_block word = load_word(row + (size_t)b * key->lanes * 16, first + i);
+            for (size_t k = i * width; k < (i + 1) * width; k++) {
+                size_t at = k * blocks + b;
+                fss_block leaf = fss_block_xor(next[at], fss_block_and(word, fss_mask_of(on[k])));
+                memcpy(out + 2 * at, &leaf, 16);
+            }
+        }
+}
+
 void fss_dpf_full(const fss_dpf *key, unsigned party, const fss_block *roots, unsigned first,
                   unsigned lanes, uint64_t *out)
 {
@@ -291,7 +341,7 @@ void fss_dpf_full(const fss_dpf *key, unsigned party, const fss_block *roots, un
         if (key->tree == FSS_TREE_BGI)
             node[i].lo |= party;
     }
-    for (unsigned level = key->bits; level > FSS_LEAF_BITS; level--, width *= 2) {
+    for (unsigned level = key->bits; level > key->leaf; level--, width *= 2) {
         if (key->tree == FSS_TREE_HALF)
             expand_half(key, row, first, lanes, width, node, next);
         else
@@ -301,20 +351,5 @@ void fss_dpf_full(const fss_dpf *key, unsigned party, const fss_block *roots, un
         next = parents;
         row += row_bytes(key->tree, key->lanes);
     }
-    uint8_t on[FULL_NODES];
-    for (size_t k = 0; k < lanes * width; k++) {
-        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): the levels filled them
-         */
-        on[k] = node[k].lo & 1;
-        if (key->tree == FSS_TREE_BGI)
-            node[k].lo &= ~(uint64_t)1;
-    }
-    key->prg->hash(key->prg, FSS_ROLE_LEAF, node, next, lanes * width);
-    for (unsigned i = 0; i < lanes; i++) {
-        fss_block word = load_word(row, first + i);
-        for (size_t k = i * width; k < (i + 1) * width; k++) {
-            fss_block leaf = fss_block_xor(next[k], fss_block_and(word, fss_mask_of(on[k])));
-            memcpy(out + 2 * k, &leaf, 16);
-        }
-    }
+    full_leaves(key, row, first, lanes, width, node, next, out);
 }

@@ -37,9 +37,18 @@ tacit_status gate_error(const fss_gate *gate, tacit_error *err, const char *form
 
 unsigned info_item(fss_info *info, unsigned type, unsigned bits, unsigned repeat)
 {
-    info->item[info->items] =
-        (fss_item){.type = (uint8_t)type, .bits = (uint8_t)bits, .repeat = (uint16_t)repeat};
+    info->item[info->items] = (fss_item){.type = (uint8_t)type,
+                                         .bits = (uint8_t)bits,
+                                         .leaf = FSS_LEAF_BITS,
+                                         .repeat = (uint16_t)repeat};
     return info->items++;
+}
+
+unsigned info_lookup(fss_info *info, unsigned bits)
+{
+    unsigned item = info_item(info, FSS_ITEM_TREE, bits, 1);
+    info->item[item].leaf = (uint8_t)fss_dpf_full_leaf(bits);
+    return item;
 }
 
 unsigned info_compare(const fss_gate *gate, fss_info *info, unsigned bits, unsigned evals)
@@ -85,7 +94,7 @@ static void item_bytes(const fss_suite *suite, const fss_gate *gate, const fss_i
         bytes[0] = bytes[1] = direct_bytes(item, gate->count);
     if (item->type == FSS_ITEM_TREE && item->repeat) {
         if (item->bits > FSS_LEAF_BITS)
-            bytes[0] = bytes[1] = fss_dpf_bytes(suite->tree, item->bits, gate->count);
+            bytes[0] = bytes[1] = fss_dpf_bytes(suite->tree, item->bits, item->leaf, gate->count);
         else
             bytes[1] = string_bytes(1u << item->bits, gate->count);
     }
@@ -141,13 +150,13 @@ static uint64_t tree_work(const fss_gate *gate, const fss_item *item)
         return (gate->kind == FSS_PIECES ? gate->thresholds + 1u : 1u) * 4 * (uint64_t)item->bits;
     if (item->type != FSS_ITEM_TREE || !item->repeat || item->bits <= FSS_LEAF_BITS)
         return 0;
-    unsigned levels = item->bits - FSS_LEAF_BITS;
+    unsigned levels = item->bits - item->leaf, blocks = 1u << (item->leaf - FSS_LEAF_BITS);
     switch (gate->kind) {
     case FSS_LUT:
     case FSS_SPLINE:
     case FSS_CURVE:
     case FSS_LUT2:
-        return ((uint64_t)2 << levels) - 1;
+        return ((uint64_t)(1 + blocks) << levels) - 1;
     case FSS_LESS:
     case FSS_PIECES:
         return (uint64_t)(gate->thresholds + 1) * (levels + 1);

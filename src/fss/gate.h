@@ -112,6 +112,7 @@ enum {
 };
 typedef struct fss_item {
     uint8_t type, bits;
+    uint8_t leaf;    /* of TREE: bits of a leaf */
     uint16_t repeat; /* of DIGITS: how many points are compared; of TABLES: how many digits */
     uint16_t row;    /* of DIGITS: first row in the opening of step 0; of DIRECT: payload ring */
     size_t at[2];    /* offset in each party's key */

@@ -56,6 +56,8 @@ size_t tables_bytes(const fss_item *item, size_t count);
 
 /* Declarations used by the rows' info functions. */
 unsigned info_item(fss_info *info, unsigned type, unsigned bits, unsigned repeat);
+/* A tree that is expanded as a whole. */
+unsigned info_lookup(fss_info *info, unsigned bits);
 /* A comparison of `evals` points with the same secret, by tree, digits or table as the gate says.
  */
 unsigned info_compare(const fss_gate *gate, fss_info *info, unsigned bits, unsigned evals);

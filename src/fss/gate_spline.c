@@ -75,7 +75,7 @@ static tacit_status spline_info(const fss_gate *g, fss_info *info, tacit_error *
     info_input(info, g->index_bits, false);
     for (int k = 0; k < 2 && is_curve(g); k++)
         info_input(info, 1, false);
-    info_item(info, FSS_ITEM_TREE, g->index_bits, 1);
+    info_lookup(info, g->index_bits);
     if (d == 1)
         table_open_info(info, g->table, n, g->table + n, n, l);
     else {

@@ -99,7 +99,7 @@ static tacit_status lut_info(const fss_gate *gate, fss_info *info, tacit_error *
     if (gate->out_bits < 1 || rows > FSS_MAX_ROWS)
         return gate_error(gate, err, "%u rows in a ring of %u bits", rows, gate->out_bits);
     info_input(info, gate->index_bits, false);
-    info_item(info, FSS_ITEM_TREE, gate->index_bits, 1);
+    info_lookup(info, gate->index_bits);
     info_item(info, FSS_ITEM_MASK, gate->out_bits, rows);
     info_item(info, FSS_ITEM_WORD, gate->out_bits, 1);
     info_item(info, FSS_ITEM_MASK, gate->out_bits, rows);
@@ -193,8 +193,8 @@ static tacit_status lut2_info(const fss_gate *gate, fss_info *info, tacit_error 
     unsigned l = gate->out_bits;
     info_input(info, gate->index_bits, false);
     info_input(info, gate->index2_bits, false);
-    info_item(info, FSS_ITEM_TREE, gate->index_bits, 1);
-    info_item(info, FSS_ITEM_TREE, gate->index2_bits, 1);
+    info_lookup(info, gate->index_bits);
+    info_lookup(info, gate->index2_bits);
     table_open_info(info, gate->table, (size_t)1 << gate->index_bits, gate->table2,
                     (size_t)1 << gate->index2_bits, l);
     unsigned m0 = info->inner[0].bits, m1 = info->inner[1].bits;

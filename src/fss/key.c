@@ -99,11 +99,12 @@ void deal_tree(const deal_ctx *c, unsigned item, const uint64_t *alpha, uint64_t
     }
     for (size_t i = 0; i < n; i += FSS_LANES) {
         unsigned lanes = n - i < FSS_LANES ? (unsigned)(n - i) : FSS_LANES;
-        size_t offset = fss_dpf_bytes(tree, it->bits, at + i);
+        size_t offset = fss_dpf_bytes(tree, it->bits, it->leaf, at + i);
         uint8_t *words = c->key[0] + it->at[0] + offset;
-        fss_dpf_gen(&c->dealer->suite->prg, tree, it->bits, lanes, root[0] + i, root[1] + i,
-                    alpha + i, words, leaf0 ? leaf0 + i : NULL);
-        memcpy(c->key[1] + it->at[1] + offset, words, fss_dpf_bytes(tree, it->bits, lanes));
+        fss_dpf_gen(&c->dealer->suite->prg, tree, it->bits, it->leaf, lanes, root[0] + i,
+                    root[1] + i, alpha + i, words, leaf0 ? leaf0 + i : NULL);
+        memcpy(c->key[1] + it->at[1] + offset, words,
+               fss_dpf_bytes(tree, it->bits, it->leaf, lanes));
     }
 }
 
@@ -149,8 +150,13 @@ static fss_dpf tree_at(const step_ctx *c, unsigned item, size_t at, size_t n)
     const fss_item *it = &c->info->item[item];
     fss_tree tree = c->party->suite->tree;
     unsigned lanes = n < FSS_LANES ? (unsigned)n : FSS_LANES;
-    return (fss_dpf){&c->party->suite->prg, tree, it->bits, lanes,
-                     c->io->key + it->at[c->party->index] + fss_dpf_bytes(tree, it->bits, at)};
+    return (fss_dpf){.prg = &c->party->suite->prg,
+                     .tree = tree,
+                     .bits = it->bits,
+                     .leaf = it->leaf,
+                     .lanes = lanes,
+                     .words = c->io->key + it->at[c->party->index] +
+                              fss_dpf_bytes(tree, it->bits, it->leaf, at)};
 }
 
 static void load_roots(const step_ctx *c, unsigned item, fss_block *root, size_t at, size_t n)

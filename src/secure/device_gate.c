@@ -35,6 +35,7 @@ static uint64_t place_items(const fss_gate *gate, const fss_info *info, unsigned
         cuda_item *to = &out->item[i];
         *to = (cuda_item){.type = from->type,
                           .bits = from->bits,
+                          .leaf = from->leaf,
                           .repeat = from->repeat,
                           .row = from->row,
                           .at = at[0],

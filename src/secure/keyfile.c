@@ -17,6 +17,9 @@
 static const uint8_t magic[8] = "TACITKEY";
 enum { KEY_VERSION = 1 };
 
+/* Threads beside the one that uses a key, and chunks that they may be ahead of it. */
+enum { CREW_MOST = 8, CREW_CHUNKS = 64 };
+
 /* ---- header ---- */
 
 static void put(uint8_t *out, uint64_t x, unsigned bytes)
@@ -210,13 +213,58 @@ tacit_status key_secret(const char *path, const char *secret_path, bool make,
                           KEY_SECRET);
 }
 
+/* ---- several cores ---- */
+
+static unsigned crew_threads(void)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return cores < 4 ? 1 : cores / 2 < CREW_MOST ? (unsigned)(cores / 2) : CREW_MOST;
+}
+
+static bool worth_a_crew(const key_header *h, unsigned threads)
+{
+    return threads > 1 && h->run_bytes / KEY_CHUNK >= 2 * threads;
+}
+
+static int all_bytes(int fd, crew_piece *p, bool writing)
+{
+    for (size_t at = 0, size = p->size + KEY_TAG; at < size;) {
+        off_t offset = (off_t)(p->offset + at);
+        ssize_t n = writing ? pwrite(fd, p->data + at, size - at, offset)
+                            : pread(fd, p->data + at, size - at, offset);
+        if (n <= 0 && !(n < 0 && errno == EINTR))
+            return n < 0 ? errno : ENODATA;
+        at += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+static int crew_seal(void *context, crew_piece *p)
+{
+    key_writer *w = context;
+    if (!seal(true, &w->header, w->secret, p->number, p->data, p->size, p->data + p->size))
+        return EINVAL;
+    return all_bytes(fileno(w->file.stream), p, true);
+}
+
+static int crew_open(void *context, crew_piece *p)
+{
+    key_reader *r = context;
+    int failed = all_bytes(fileno(r->file), p, false);
+    if (failed)
+        return failed;
+    return seal(false, &r->header, r->secret, p->number, p->data, p->size, p->data + p->size)
+               ? 0
+               : EBADMSG;
+}
+
 /* ---- writing ---- */
 
 tacit_status key_writer_open(key_writer *w, const char *path, const key_header *header,
                              const uint8_t secret[KEY_SECRET], const uint8_t seed[16],
                              tacit_error *err)
 {
-    *w = (key_writer){.header = *header};
+    *w = (key_writer){.header = *header, .threads = crew_threads()};
     memcpy(w->secret, secret, KEY_SECRET);
     if (getrandom(w->header.nonce, 12, 0) != 12)
         return error_set(err, TACIT_ERR_IO, "the system gives no random numbers");
@@ -225,21 +273,52 @@ tacit_status key_writer_open(key_writer *w, const char *path, const key_header *
     memcpy(block, seed, 16);
     if (!seal(true, &w->header, w->secret, w->chunks++, block, 16, block + 16))
         return error_set(err, TACIT_ERR_INTERNAL, "sealing a key failed");
-    if (!(w->chunk = malloc(KEY_CHUNK + KEY_TAG)))
+    if (!(w->chunk = w->own = malloc(KEY_CHUNK + KEY_TAG)))
         return error_memory(err, "a key file");
     tacit_status status = file_writer_open(&w->file, path, err);
     if (status == TACIT_OK)
         status = file_writer_write(&w->file, raw, KEY_HEADER, err);
     if (status == TACIT_OK)
         status = file_writer_write(&w->file, block, sizeof block, err);
+    w->bytes = KEY_HEADER + sizeof block;
     explicit_bzero(block, sizeof block);
     return status;
+}
+
+static tacit_status write_failed(const key_writer *w, int why, tacit_error *err)
+{
+    return error_set(err, TACIT_ERR_IO, "cannot write '%s': %s", w->file.path, strerror(why));
+}
+
+/* From now on threads write, each at its place; a pipe has no places. */
+static tacit_status hire_writers(key_writer *w, tacit_error *err)
+{
+    if (w->file.kind == FILE_WRITER_SPECIAL || !worth_a_crew(&w->header, w->threads))
+        return TACIT_OK;
+    if (fflush(w->file.stream) != 0)
+        return write_failed(w, errno, err);
+    TRY(crew_new(w->threads, CREW_CHUNKS, KEY_CHUNK + KEY_TAG, crew_seal, w, &w->crew, err));
+    w->chunk = crew_next(w->crew)->data;
+    return TACIT_OK;
 }
 
 static tacit_status flush_chunk(key_writer *w, tacit_error *err)
 {
     if (!w->used)
         return TACIT_OK;
+    if (w->crew) {
+        crew_piece *p = crew_next(w->crew);
+        p->size = w->used;
+        p->number = w->chunks++;
+        p->offset = w->bytes;
+        crew_give(w->crew);
+        w->bytes += w->used + KEY_TAG;
+        w->used = 0;
+        p = crew_next(w->crew);
+        w->chunk = p->data;
+        return p->failed ? write_failed(w, p->failed, err) : TACIT_OK;
+    }
+    w->bytes += w->used + KEY_TAG;
     if (!seal(true, &w->header, w->secret, w->chunks++, w->chunk, w->used, w->chunk + w->used))
         return error_set(err, TACIT_ERR_INTERNAL, "sealing a key failed");
     tacit_status status = file_writer_write(&w->file, w->chunk, w->used + KEY_TAG, err);
@@ -250,6 +329,8 @@ static tacit_status flush_chunk(key_writer *w, tacit_error *err)
 tacit_status key_writer_add(key_writer *w, const void *data, size_t size, tacit_error *err)
 {
     const uint8_t *p = data;
+    if (!w->crew && w->chunks == 1 && !w->used)
+        TRY(hire_writers(w, err));
     while (size) {
         size_t n = KEY_CHUNK - w->used < size ? KEY_CHUNK - w->used : size;
         memcpy(w->chunk + w->used, p, n);
@@ -269,16 +350,18 @@ tacit_status key_writer_end_run(key_writer *w, tacit_error *err)
 
 tacit_status key_writer_commit(key_writer *w, tacit_error *err)
 {
-    tacit_status status = file_writer_commit(&w->file, err);
+    int failed = w->crew ? crew_finish(w->crew) : 0;
+    tacit_status status = failed ? write_failed(w, failed, err) : file_writer_commit(&w->file, err);
     key_writer_abort(w);
     return status;
 }
 
 void key_writer_abort(key_writer *w)
 {
-    if (w->chunk)
-        explicit_bzero(w->chunk, KEY_CHUNK);
-    free(w->chunk);
+    crew_free(w->crew);
+    if (w->own)
+        explicit_bzero(w->own, KEY_CHUNK);
+    free(w->own);
     file_writer_abort(&w->file);
     explicit_bzero(w, sizeof *w);
 }
@@ -314,14 +397,14 @@ static tacit_status open_checked(key_reader *r, const char *secret_path, tacit_e
 tacit_status key_reader_open(key_reader *r, const char *path, const char *secret_path,
                              tacit_error *err)
 {
-    *r = (key_reader){0};
+    *r = (key_reader){.threads = crew_threads()};
     r->file = fopen(path, "rb");
     if (!r->file)
         return error_set(err, TACIT_ERR_IO, "cannot open '%s': %s", path, strerror(errno));
     r->path = strdup(path);
-    r->chunk = malloc(KEY_CHUNK + KEY_TAG);
+    r->own = malloc(KEY_CHUNK + KEY_TAG);
     tacit_status status =
-        r->path && r->chunk ? open_checked(r, secret_path, err) : error_memory(err, "a key file");
+        r->path && r->own ? open_checked(r, secret_path, err) : error_memory(err, "a key file");
     if (status != TACIT_OK) {
         status = error_context(err, status, "%s", path);
         key_reader_close(r);
@@ -331,11 +414,12 @@ tacit_status key_reader_open(key_reader *r, const char *path, const char *secret
 
 void key_reader_close(key_reader *r)
 {
+    crew_free(r->crew);
     if (r->file)
         fclose(r->file);
-    if (r->chunk)
-        explicit_bzero(r->chunk, KEY_CHUNK);
-    free(r->chunk);
+    if (r->own)
+        explicit_bzero(r->own, KEY_CHUNK);
+    free(r->own);
     free(r->path);
     marks_free(&r->marks);
     explicit_bzero(r, sizeof *r);
@@ -363,11 +447,16 @@ tacit_status key_take_run(key_reader *r, uint32_t run, tacit_error *err)
     uint64_t at = KEY_HEADER + 16 + KEY_TAG + run * (bytes + chunks * KEY_TAG);
     if (fseeko(r->file, (off_t)at, SEEK_SET) != 0)
         return error_set(err, TACIT_ERR_IO, "cannot seek in '%s'", r->path);
+    crew_free(r->crew);
+    r->crew = NULL;
     r->run = run;
-    r->left = bytes;
+    r->left = r->ahead = bytes;
     r->at = r->have = 0;
+    r->taken = 0;
     r->chunks = 1 + run * chunks;
-    return TACIT_OK;
+    return worth_a_crew(&r->header, r->threads)
+               ? crew_new(r->threads, CREW_CHUNKS, KEY_CHUNK + KEY_TAG, crew_open, r, &r->crew, err)
+               : TACIT_OK;
 }
 
 tacit_status key_bind_weights(const key_reader *r, const uint8_t hash[32], uint8_t tag[32],
@@ -392,21 +481,63 @@ tacit_status key_bind_weights(const key_reader *r, const uint8_t hash[32], uint8
                             r->path);
 }
 
+static tacit_status too_short(const key_reader *r, tacit_error *err)
+{
+    return error_set(err, TACIT_ERR_FORMAT, "the key '%s' ends too early", r->path);
+}
+static tacit_status changed(const key_reader *r, tacit_error *err)
+{
+    return error_set(err, TACIT_ERR_SECURITY, "the key '%s' was changed", r->path);
+}
+
+/* The crew's next chunk; as many as there is room for are given out before. The one in use is of
+ * no use any more. */
+static tacit_status crew_chunk(key_reader *r, tacit_error *err)
+{
+    uint64_t bytes = r->header.run_bytes, chunks = (bytes + KEY_CHUNK - 1) / KEY_CHUNK;
+    uint64_t start = KEY_HEADER + 16 + KEY_TAG + r->run * (bytes + chunks * KEY_TAG);
+    for (; r->ahead && crew_given(r->crew) < r->taken + CREW_CHUNKS; crew_give(r->crew)) {
+        crew_piece *p = crew_next(r->crew);
+        uint64_t n = crew_given(r->crew);
+        p->size = r->ahead < KEY_CHUNK ? (size_t)r->ahead : KEY_CHUNK;
+        p->number = r->chunks + n;
+        p->offset = start + n * (KEY_CHUNK + KEY_TAG);
+        r->ahead -= p->size;
+    }
+    const crew_piece *p = crew_take(r->crew, r->taken++);
+    if (p->failed)
+        return p->failed == EBADMSG ? changed(r, err) : too_short(r, err);
+    r->chunk = p->data;
+    return TACIT_OK;
+}
+
+static tacit_status next_chunk(key_reader *r, tacit_error *err)
+{
+    size_t n = r->left < KEY_CHUNK ? (size_t)r->left : KEY_CHUNK;
+    if (!n)
+        return too_short(r, err);
+    if (r->crew) {
+        TRY(crew_chunk(r, err));
+    } else {
+        if (fread(r->own, 1, n + KEY_TAG, r->file) != n + KEY_TAG)
+            return too_short(r, err);
+        if (!seal(false, &r->header, r->secret, r->chunks++, r->own, n, r->own + n))
+            return changed(r, err);
+        r->chunk = r->own;
+    }
+    r->left -= n;
+    r->have = n;
+    r->at = 0;
+    return TACIT_OK;
+}
+
 tacit_status key_reader_read(void *reader, void *data, size_t size, tacit_error *err)
 {
     key_reader *r = reader;
     uint8_t *to = data;
     while (size) {
-        if (r->at == r->have) {
-            size_t n = r->left < KEY_CHUNK ? (size_t)r->left : KEY_CHUNK;
-            if (!n || fread(r->chunk, 1, n + KEY_TAG, r->file) != n + KEY_TAG)
-                return error_set(err, TACIT_ERR_FORMAT, "the key '%s' ends too early", r->path);
-            if (!seal(false, &r->header, r->secret, r->chunks++, r->chunk, n, r->chunk + n))
-                return error_set(err, TACIT_ERR_SECURITY, "the key '%s' was changed", r->path);
-            r->left -= n;
-            r->have = n;
-            r->at = 0;
-        }
+        if (r->at == r->have)
+            TRY(next_chunk(r, err));
         size_t n = r->have - r->at < size ? r->have - r->at : size;
         memcpy(to, r->chunk + r->at, n);
         r->at += n;

@@ -10,6 +10,7 @@
 #define SECURE_KEYFILE_H
 
 #include "base/file.h"
+#include "secure/crew.h"
 #include "secure/marks.h"
 #include "secure/program.h"
 
@@ -37,9 +38,12 @@ tacit_status key_check(const key_header *h, const sec_program *p, unsigned party
 typedef struct key_writer {
     file_writer file;
     key_header header;
-    uint8_t secret[KEY_SECRET], *chunk;
+    uint8_t secret[KEY_SECRET], *own,
+        *chunk; /* `chunk` is being filled; `own` or one of the crew's */
     size_t used;
-    uint64_t chunks; /* written so far */
+    uint64_t chunks, bytes; /* so far */
+    unsigned threads;       /* that encrypt; long runs only */
+    crew *crew;
 } key_writer;
 tacit_status key_writer_open(key_writer *w, const char *path, const key_header *header,
                              const uint8_t secret[KEY_SECRET], const uint8_t seed[16],
@@ -54,11 +58,14 @@ typedef struct key_reader {
     char *path;
     key_marks marks;
     key_header header;
-    uint8_t raw[KEY_HEADER], secret[KEY_SECRET], seed[16], *chunk;
+    uint8_t raw[KEY_HEADER], secret[KEY_SECRET], seed[16], *own;
+    const uint8_t *chunk; /* decrypted: `own` or one of the crew's */
     uint32_t run;
-    uint64_t left; /* bytes of the run not yet decrypted */
+    uint64_t left, ahead; /* bytes of the run not yet decrypted; not yet given to the crew */
     size_t at, have;
-    uint64_t chunks;
+    uint64_t chunks, taken; /* number of the next chunk of the file; of the crew's pieces */
+    unsigned threads;       /* that decrypt; long runs only */
+    crew *crew;
 } key_reader;
 tacit_status key_reader_open(key_reader *r, const char *path, const char *secret_path,
                              tacit_error *err);

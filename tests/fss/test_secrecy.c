@@ -169,29 +169,31 @@ static void own_evaluation_does_not_show_alpha(void **state)
 {
     (void)state;
     enum { BITS = 12, KEYS = 20000 };
-    for (int tree = FSS_TREE_HALF; tree <= FSS_TREE_BGI; tree++)
+    for (int which = 0; which < 4; which++)
         for (unsigned party = 0; party < 2; party++) {
+            fss_tree tree = which & 1 ? FSS_TREE_BGI : FSS_TREE_HALF;
+            unsigned leaf = which & 2 ? FSS_WIDE_LEAF_BITS : FSS_LEAF_BITS;
             world w;
-            world_init(&w, FSS_PRG_AES, (fss_tree)tree, 5);
+            world_init(&w, FSS_PRG_AES, tree, 5);
             histogram *h = calloc(2, sizeof *h);
             double ones[2][4] = {{0}};
             for (int secret = 0; secret < 2; secret++)
                 for (size_t n = 0; n < KEYS; n += FSS_LANES) {
                     fss_block root[2][FSS_LANES];
                     uint64_t alpha[FSS_LANES], less[FSS_LANES], full[64];
-                    uint8_t words[FSS_LANES * 16 * 8];
+                    uint8_t words[FSS_LANES * 16 * 11];
                     for (int p = 0; p < 2; p++) {
                         for (int i = 0; i < FSS_LANES; i++)
                             root[p][i] = (fss_block){rng_u64(&w.r), rng_u64(&w.r)};
-                        fss_dpf_roots((fss_tree)tree, (unsigned)p, root[p], FSS_LANES);
+                        fss_dpf_roots(tree, (unsigned)p, root[p], FSS_LANES);
                     }
                     for (int i = 0; i < FSS_LANES; i++)
                         alpha[i] = secret ? 1234 : 4000;
-                    fss_dpf_gen(&w.suite.prg, (fss_tree)tree, BITS, FSS_LANES, root[0], root[1],
-                                alpha, words, NULL);
-                    fss_dpf key = {&w.suite.prg, (fss_tree)tree, BITS, FSS_LANES, words};
+                    fss_dpf_gen(&w.suite.prg, tree, BITS, leaf, FSS_LANES, root[0], root[1], alpha,
+                                words, NULL);
+                    fss_dpf key = {&w.suite.prg, tree, BITS, leaf, FSS_LANES, words};
                     uint64_t at[4] = {0, 1234, 4000, 4095};
-                    for (int k = 0; k < 4; k++) {
+                    for (int k = 0; k < 4 && leaf == FSS_LEAF_BITS; k++) {
                         uint64_t x[FSS_LANES];
                         for (int i = 0; i < FSS_LANES; i++)
                             x[i] = at[k];
@@ -206,7 +208,7 @@ static void own_evaluation_does_not_show_alpha(void **state)
             assert_true(fabs(between(&h[0], &h[1])) < 6);
             /* the last leaf has nothing to its right, so less() there is 0 for both by definition
              */
-            for (int k = 0; k < 3; k++)
+            for (int k = 0; k < 3 && leaf == FSS_LEAF_BITS; k++)
                 for (int secret = 0; secret < 2; secret++)
                     assert_true(fabs(ones[secret][k] - KEYS / 2.0) < 6 * sqrt(KEYS / 4.0));
             assert_true(ones[0][3] == 0 && ones[1][3] == 0);
