@@ -133,8 +133,8 @@ struct turn {
 };
 __device__ static inline void turn_load(turn *t, unsigned block)
 {
-    t->held[0] = __ldg(t->blocks + (block & t->wrap));
-    t->held[1] = __ldg(t->blocks + ((block + 1) & t->wrap));
+    t->held[0] = __ldcs(t->blocks + (block & t->wrap)); // the table is to stay in the cache
+    t->held[1] = __ldcs(t->blocks + ((block + 1) & t->wrap));
 }
 __device__ static inline void turn_words(const turn *t, uint32_t out[4])
 {
@@ -151,11 +151,23 @@ __device__ static inline void turn_words(const turn *t, uint32_t out[4])
         out[k] = __funnelshift_r(v[k], v[k + 1], t->start);
 }
 
+// What the four steps of one word multiply with.
+template <int ROWS>
+__device__ static inline void fetch(const uint2 *table, unsigned blocks, unsigned word,
+                                    uint2 f[ROWS][4])
+{
+#pragma unroll
+    for (int k = 0; k < ROWS; k++)
+#pragma unroll
+        for (int m = 0; m < 4; m++)
+            f[k][m] = __ldg(table + ((uint64_t)k * blocks + word) * 128 + m * 32);
+}
+
 // Sixteen elements to a warp; of 128 WORDS bits a lane takes WORDS words, each in four steps:
 // cuda_fragments puts the table's bytes in that order. With few rows a step's bits are left where
 // they are, which makes its sum 2^step times as large: sums of their own cost less than shifts.
 template <int ROWS, int WORDS>
-__global__ void __launch_bounds__(128)
+__global__ void __launch_bounds__(128, ROWS <= 2 ? 5 : 4)
     sum_kernel(const __grid_constant__ string_args p, const uint32_t *fragments, unsigned first)
 {
     constexpr int SUMS = ROWS <= 2 ? 4 : 1;
@@ -176,9 +188,11 @@ __global__ void __launch_bounds__(128)
         turn_load(&t[h], quad * WORDS / 4);
     }
     int acc[SUMS][ROWS][4] = {};
-    const uint2 *b = (const uint2 *)fragments + (uint64_t)first * blocks * 128 + lane;
+    const uint2 *const table = (const uint2 *)fragments + (uint64_t)first * blocks * 128 + lane;
+    uint2 f[ROWS][4]; // of the next word
+    fetch<ROWS>(table, blocks, 0, f);
 #pragma unroll 1
-    for (unsigned s = 0; s < blocks; s += WORDS, b += WORDS * 128) {
+    for (unsigned s = 0; s < blocks; s += WORDS) {
         uint32_t x[2][4];
 #pragma unroll
         for (int h = 0; h < 2; h++) {
@@ -189,9 +203,12 @@ __global__ void __launch_bounds__(128)
 #pragma unroll
         for (int w = 0; w < WORDS; w++) {
             const bool upper = WORDS == 2 && quad % 2; // the other half of the block
-            const uint32_t x0 = upper ? x[0][w + 2 & 3] : x[0][w];
-            const uint32_t x1 = upper ? x[1][w + 2 & 3] : x[1][w];
+            const uint32_t x0 = upper ? x[0][(w + 2) & 3] : x[0][w];
+            const uint32_t x1 = upper ? x[1][(w + 2) & 3] : x[1][w];
             const uint32_t y0 = x0 >> 4, y1 = x1 >> 4;
+            uint2 now[ROWS][4];
+            memcpy(now, f, sizeof now);
+            fetch<ROWS>(table, blocks, (s + w + 1) & (blocks - 1), f);
 #pragma unroll
             for (int m = 0; m < 4; m++) {
                 const uint32_t ones = 0x01010101, mask = SUMS > 1 ? ones << m : ones;
@@ -200,12 +217,12 @@ __global__ void __launch_bounds__(128)
                 const uint32_t a2 = y0 >> by & mask, a3 = y1 >> by & mask;
 #pragma unroll
                 for (int k = 0; k < ROWS; k++) {
-                    const uint2 f = __ldg(b + (uint64_t)k * blocks * 128 + (w * 4 + m) * 32);
                     int *sum = acc[SUMS > 1 ? m : 0][k];
                     asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0,%1,%2,%3}, "
                                  "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                                  : "+r"(sum[0]), "+r"(sum[1]), "+r"(sum[2]), "+r"(sum[3])
-                                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(f.x), "r"(f.y));
+                                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(now[k][m].x),
+                                   "r"(now[k][m].y));
                 }
             }
         }

@@ -4,6 +4,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { MOST_THREADS = 8 };
 
 struct crew {
     pthread_mutex_t lock;
@@ -18,6 +21,12 @@ struct crew {
     bool quit;
     int failed;
 };
+
+unsigned crew_threads(void)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return cores < 4 ? 1 : cores / 2 < MOST_THREADS ? (unsigned)(cores / 2) : MOST_THREADS;
+}
 
 static void *worker(void *context)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Threads that work on numbered pieces of a stream, a few pieces ahead of whoever gives them out or
- * takes them back, both in order: how key files are encrypted and decrypted by more than one core.
- */
+ * takes them back, both in order: how key files are encrypted and decrypted, and weights masked and
+ * packed, by more than one core. */
 #ifndef SECURE_CREW_H
 #define SECURE_CREW_H
 
@@ -20,6 +20,9 @@ typedef struct crew_piece {
 } crew_piece;
 
 typedef int (*crew_work)(void *context, crew_piece *p);
+
+/* Threads worth having beside the one that gives and takes; 1: none. */
+unsigned crew_threads(void);
 
 typedef struct crew crew;
 /* `pieces` buffers of `bytes` each, `threads` that call `work`. */

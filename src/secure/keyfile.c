@@ -17,8 +17,8 @@
 static const uint8_t magic[8] = "TACITKEY";
 enum { KEY_VERSION = 1 };
 
-/* Threads beside the one that uses a key, and chunks that they may be ahead of it. */
-enum { CREW_MOST = 8, CREW_CHUNKS = 64 };
+/* Chunks that threads may be ahead of the one that uses a key. */
+enum { CREW_CHUNKS = 64 };
 
 /* ---- header ---- */
 
@@ -214,12 +214,6 @@ tacit_status key_secret(const char *path, const char *secret_path, bool make,
 }
 
 /* ---- several cores ---- */
-
-static unsigned crew_threads(void)
-{
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    return cores < 4 ? 1 : cores / 2 < CREW_MOST ? (unsigned)(cores / 2) : CREW_MOST;
-}
 
 static bool worth_a_crew(const key_header *h, unsigned threads)
 {

@@ -245,6 +245,7 @@ typedef struct sec_link {
 typedef struct sec_weights {
     uint64_t **words; /* by position of the WEIGHT instruction: W^ (or W where public) */
     uint64_t **own;   /* the server's W */
+    unsigned threads; /* to make them with; 0: as many as are worth having */
 } sec_weights;
 tacit_status sec_weights_exchange(const sec_program *p, const fss_party *party,
                                   const sec_link *link, sec_weights *w, tacit_error *err);

@@ -6,6 +6,7 @@
 
 #include "base/sha256.h"
 #include "fss/rand.h"
+#include "secure/crew.h"
 #include "secure/run.h"
 
 /* ---- the exchange, once per session ---- */
@@ -36,55 +37,179 @@ static tacit_status own_part(const sec_program *p, const fss_party *party, const
     return TACIT_OK;
 }
 
-/* A weight of the server goes one way, masked by the server; of a shared one both send their part,
- * each under a mask of its own, and the sum is what both see. */
-static tacit_status one_weight(const sec_program *p, const fss_party *party, const sec_link *link,
-                               sec_weights *to, uint32_t i, tacit_error *err)
+/* An exchange: what a weight's parts are packed in, by instruction. */
+typedef struct exchange {
+    const sec_program *p;
+    const fss_party *party;
+    const sec_link *link;
+    sec_weights *to;
+    uint8_t **out, **in;
+} exchange;
+
+static bool with(const exchange *x, const sec_instr *in, unsigned party)
 {
-    const sec_instr *in = &p->instrs.data[i];
-    const sec_wire *w = &p->wires.data[in->out[0]];
-    size_t size = fss_pack_bytes(w->bits, w->count);
-    bool shared = in->owner == SEC_SHARED, gives = shared || party->index == SEC_SERVER;
-    bool takes = shared || party->index == SEC_CLIENT;
+    return in->owner == SEC_SHARED || (in->owner != SEC_PUBLIC && x->party->index == party);
+}
+static size_t packed_size(const exchange *x, const sec_instr *in)
+{
+    const sec_wire *w = &x->p->wires.data[in->out[0]];
+    return fss_pack_bytes(w->bits, w->count);
+}
+
+/* What this party says of a weight, masked by it. */
+static tacit_status before(const exchange *x, uint32_t i, tacit_error *err)
+{
+    const sec_instr *in = &x->p->instrs.data[i];
+    const sec_wire *w = &x->p->wires.data[in->out[0]];
+    sec_weights *to = x->to;
     if (!(to->words[i] = run_new(w->count)))
         return error_memory(err, "the weights");
     if (in->owner == SEC_PUBLIC)
-        return sec_weight_words(p, in, to->words[i], err);
-    uint8_t *out = malloc(size + 1), *other = malloc(size + 1);
-    tacit_status status = out && other ? TACIT_OK : error_memory(err, "the weights");
-    if (status == TACIT_OK && gives) {
-        if (!(to->own[i] = run_new(w->count)))
-            status = error_memory(err, "the weights");
-        if (status == TACIT_OK)
-            status = own_part(p, party, link, in, to->own[i], err);
-        if (status == TACIT_OK) {
-            fss_weight_mask(&party->seed, in->id, w->bits, 0, to->words[i], w->count);
-            for (size_t k = 0; k < w->count; k++)
-                to->words[i][k] = fss_low(to->words[i][k] + to->own[i][k], w->bits);
-            fss_pack(out, w->bits, to->words[i], w->count);
-        }
-    }
-    if (status == TACIT_OK)
-        status = link->exchange(link->context, gives ? out : NULL, gives ? size : 0, other,
-                                takes ? size : 0, err);
-    if (status == TACIT_OK && shared)
-        fss_unpack_add(to->words[i], w->bits, other, w->count);
-    else if (status == TACIT_OK && takes)
-        fss_unpack(to->words[i], w->bits, other, w->count);
-    free(out);
-    free(other);
+        return sec_weight_words(x->p, in, to->words[i], err);
+    if (!with(x, in, SEC_SERVER))
+        return TACIT_OK;
+    to->own[i] = run_new(w->count);
+    x->out[i] = malloc(packed_size(x, in) + 1);
+    if (!to->own[i] || !x->out[i])
+        return error_memory(err, "the weights");
+    TRY(own_part(x->p, x->party, x->link, in, to->own[i], err));
+    fss_weight_mask(&x->party->seed, in->id, w->bits, 0, to->words[i], w->count);
+    for (size_t k = 0; k < w->count; k++)
+        to->words[i][k] = fss_low(to->words[i][k] + to->own[i][k], w->bits);
+    fss_pack(x->out[i], w->bits, to->words[i], w->count);
+    return TACIT_OK;
+}
+
+/* What went wrong in a thread goes wrong again here, where it can be said. */
+static tacit_status before_again(const exchange *x, uint32_t i, tacit_error *err)
+{
+    size_t count = x->p->wires.data[x->p->instrs.data[i].out[0]].count;
+    run_release(x->to->words[i], count);
+    run_release(x->to->own[i], count);
+    free(x->out[i]);
+    x->to->words[i] = x->to->own[i] = NULL;
+    x->out[i] = NULL;
+    return before(x, i, err);
+}
+
+/* A weight of the server goes one way, masked by the server; of a shared one both send their part,
+ * each under a mask of its own, and the sum is what both see. */
+static tacit_status across(const exchange *x, uint32_t i, tacit_error *err)
+{
+    const sec_instr *in = &x->p->instrs.data[i];
+    size_t size = packed_size(x, in);
+    if (in->owner == SEC_PUBLIC)
+        return TACIT_OK;
+    if (with(x, in, SEC_CLIENT) && !(x->in[i] = malloc(size + 1)))
+        return error_memory(err, "the weights");
+    tacit_status status = x->link->exchange(x->link->context, x->out[i], x->out[i] ? size : 0,
+                                            x->in[i], x->in[i] ? size : 0, err);
+    free(x->out[i]);
+    x->out[i] = NULL;
     return status;
+}
+
+static void after(const exchange *x, uint32_t i)
+{
+    const sec_instr *in = &x->p->instrs.data[i];
+    const sec_wire *w = &x->p->wires.data[in->out[0]];
+    if (!x->in[i])
+        return;
+    if (in->owner == SEC_SHARED)
+        fss_unpack_add(x->to->words[i], w->bits, x->in[i], w->count);
+    else
+        fss_unpack(x->to->words[i], w->bits, x->in[i], w->count);
+    free(x->in[i]);
+    x->in[i] = NULL;
+}
+
+/* Work of one weight beside the line: the server's before it, the client's behind it. */
+static int beside(void *context, crew_piece *p)
+{
+    const exchange *x = context;
+    uint32_t i = (uint32_t)p->number;
+    if (x->party->index == SEC_SERVER)
+        return before(x, i, NULL) == TACIT_OK ? 0 : 1;
+    after(x, i);
+    return 0;
+}
+
+static bool is_weight(const sec_program *p, uint32_t i)
+{
+    return p->instrs.data[i].op == SEC_WEIGHT;
+}
+
+static tacit_status exchange_alone(const exchange *x, tacit_error *err)
+{
+    for (uint32_t i = 0; i < x->p->instrs.count; i++) {
+        if (!is_weight(x->p, i))
+            continue;
+        TRY(before(x, i, err));
+        TRY(across(x, i, err));
+        after(x, i);
+    }
+    return TACIT_OK;
+}
+
+enum { WEIGHTS_AHEAD = 12 };
+
+static tacit_status exchange_as_server(const exchange *x, crew *c, tacit_error *err)
+{
+    const sec_program *p = x->p;
+    uint64_t taken = 0;
+    for (uint32_t i = 0, next = 0; i < p->instrs.count; i++) {
+        if (!is_weight(p, i))
+            continue;
+        for (; next < p->instrs.count && crew_given(c) < taken + WEIGHTS_AHEAD; next++)
+            if (is_weight(p, next)) {
+                crew_next(c)->number = next;
+                crew_give(c);
+            }
+        if (crew_take(c, taken++)->failed)
+            TRY(before_again(x, i, err));
+        TRY(across(x, i, err));
+    }
+    return TACIT_OK;
+}
+
+static tacit_status exchange_as_client(const exchange *x, crew *c, tacit_error *err)
+{
+    for (uint32_t i = 0; i < x->p->instrs.count; i++) {
+        if (!is_weight(x->p, i))
+            continue;
+        TRY(before(x, i, err));
+        TRY(across(x, i, err));
+        crew_next(c)->number = i;
+        crew_give(c);
+    }
+    crew_finish(c);
+    return TACIT_OK;
 }
 
 tacit_status sec_weights_exchange(const sec_program *p, const fss_party *party,
                                   const sec_link *link, sec_weights *w, tacit_error *err)
 {
-    w->words = calloc(p->instrs.count + 1u, sizeof *w->words);
-    w->own = calloc(p->instrs.count + 1u, sizeof *w->own);
-    tacit_status status = w->words && w->own ? TACIT_OK : error_memory(err, "the weights");
-    for (uint32_t i = 0; i < p->instrs.count && status == TACIT_OK; i++)
-        if (p->instrs.data[i].op == SEC_WEIGHT)
-            status = one_weight(p, party, link, w, i, err);
+    size_t n = p->instrs.count + 1u;
+    w->words = calloc(n, sizeof *w->words);
+    w->own = calloc(n, sizeof *w->own);
+    exchange x = {p, party, link, w, calloc(n, sizeof *x.out), calloc(n, sizeof *x.in)};
+    unsigned threads = w->threads ? w->threads : crew_threads();
+    crew *c = NULL;
+    tacit_status status =
+        w->words && w->own && x.out && x.in ? TACIT_OK : error_memory(err, "the weights");
+    if (status == TACIT_OK && threads > 1 && p->mode.weights == SEC_SERVER)
+        status = crew_new(threads, WEIGHTS_AHEAD, 1, beside, &x, &c, err);
+    if (status == TACIT_OK)
+        status = !c                           ? exchange_alone(&x, err)
+                 : party->index == SEC_SERVER ? exchange_as_server(&x, c, err)
+                                              : exchange_as_client(&x, c, err);
+    crew_free(c);
+    for (size_t i = 0; i < n; i++) {
+        free(x.out ? x.out[i] : NULL);
+        free(x.in ? x.in[i] : NULL);
+    }
+    free(x.out);
+    free(x.in);
     if (status != TACIT_OK)
         sec_weights_free(p, w);
     return status;

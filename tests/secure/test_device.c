@@ -90,7 +90,7 @@ static void *run_device_side(void *context)
         return run_side(s);
     sec_link link = {
         .key_read = key_take, .key_context = s->key, .exchange = swap_bytes, .context = s};
-    sec_weights weights = {0};
+    sec_weights weights = {.threads = 3};
     sec_device *d = NULL;
     s->status = sec_weights_exchange(s->w->p, &s->party, &link, &weights, &s->err);
     if (s->status == TACIT_OK)

@@ -263,7 +263,7 @@ static inline void *run_side(void *context)
     side *s = context;
     sec_link link = {
         .key_read = key_take, .key_context = s->key, .exchange = swap_bytes, .context = s};
-    sec_weights weights = {0};
+    sec_weights weights = {.threads = 1 + (unsigned)s->run % 3};
     s->status = sec_weights_exchange(s->w->p, &s->party, &link, &weights, &s->err);
     if (s->status == TACIT_OK)
         s->status = sec_party_run(s->w->p, &s->party, s->run, &link, &weights,
