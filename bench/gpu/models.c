@@ -166,7 +166,7 @@ static double ask(bench *b, const files *f, unsigned together, const net *over, 
 {
     static int port;
     char address[2][64];
-    port = port ? port + 2 : 21000 + (int)getpid() % 30000;
+    port = port ? port + 2 : 10000 + (int)getpid() % 20000;
     spaces apart = {.space = {-1, -1}};
     bool joined = over->name && spaces_start(&apart, over);
     int relay = over->name && !joined ? relay_start(port + 1, port, over) : 0;

@@ -303,6 +303,19 @@ tacit_status channel_accept(int listener, int timeout_ms, int *fd, tacit_error *
                     : error_set(err, TACIT_ERR_IO, "accepting a connection: %s", strerror(errno));
 }
 
+/* A port of the range that connections come from, on this machine, where nobody listens yet: a
+ * socket may be given that very port and reach itself. */
+static bool is_own_end(int fd)
+{
+    struct sockaddr_storage here, there;
+    socklen_t n = sizeof here, m = sizeof there;
+    memset(&here, 0, sizeof here);
+    memset(&there, 0, sizeof there);
+    return getsockname(fd, (struct sockaddr *)&here, &n) == 0 &&
+           getpeername(fd, (struct sockaddr *)&there, &m) == 0 && n == m &&
+           memcmp(&here, &there, n) == 0;
+}
+
 tacit_status channel_connect(const char *address, int timeout_ms, int *fd, tacit_error *err)
 {
     struct addrinfo *a = NULL;
@@ -311,11 +324,12 @@ tacit_status channel_connect(const char *address, int timeout_ms, int *fd, tacit
     tacit_status status = TACIT_ERR_IO;
     for (*fd = -1; status != TACIT_OK;) {
         *fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (*fd >= 0 && connect(*fd, a->ai_addr, a->ai_addrlen) == 0) {
+        bool connected = *fd >= 0 && connect(*fd, a->ai_addr, a->ai_addrlen) == 0;
+        if (connected && !is_own_end(*fd)) {
             status = TACIT_OK;
             break;
         }
-        int why = errno;
+        int why = connected ? ECONNREFUSED : errno;
         if (*fd >= 0)
             close(*fd);
         *fd = -1;

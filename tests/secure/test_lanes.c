@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Several lines between two parties: messages of all lengths arrive whole, over TLS, and a party
- * that goes away is noticed on every line. */
+ * that goes away is noticed on every line; nobody takes itself for the other party. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +11,12 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 
 #include "base/rng.h"
 #include "secure/lanes.h"
@@ -130,11 +136,48 @@ static void a_party_that_leaves(void **state)
     assert_int_equal(e[0].status, TACIT_ERR_PEER);
 }
 
+/* In a network of its own, where connections have two ports to come from and nobody listens. 77: no
+ * such network can be made here. */
+static int connect_to_nobody(void)
+{
+    static const char ports[] = "40000 40001";
+    struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0)
+        return 77;
+    int range = open("/proc/sys/net/ipv4/ip_local_port_range", O_WRONLY);
+    int s = socket(AF_INET, SOCK_DGRAM, 0);
+    if (range < 0 || write(range, ports, sizeof ports - 1) < 0 || s < 0 ||
+        ioctl(s, SIOCSIFFLAGS, &lo) != 0)
+        return 77;
+    tacit_error err = {0};
+    int fd = -1;
+    for (int i = 0; i < 2; i++)
+        if (channel_connect(i ? "127.0.0.1:40001" : "127.0.0.1:40000", 200, &fd, &err) !=
+            TACIT_ERR_PEER)
+            return 1;
+    return 0;
+}
+
+static void nobody_reaches_himself(void **state)
+{
+    (void)state;
+    int status = 0;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(connect_to_nobody());
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77)
+        skip();
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_arrive_whole),
         cmocka_unit_test(a_party_that_leaves),
+        cmocka_unit_test(nobody_reaches_himself),
     };
     return cmocka_run_group_tests_name("secure.lanes", tests, NULL, NULL);
 }
