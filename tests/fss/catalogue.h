@@ -9,11 +9,11 @@
 static const int64_t catalogue_threshold[] = {-20, 3, 40};
 static const uint64_t catalogue_slope[] = {1, 2, 3, 4}, catalogue_base[] = {5, 6, 7, 8};
 static const uint64_t catalogue_none[] = {0, 0, 0, 0};
-static uint64_t catalogue_table[2 << 9], catalogue_small[2 << 9];
+static uint64_t catalogue_table[1 << 13], catalogue_small[2 << 9];
 
 static inline void catalogue_init(void)
 {
-    for (size_t i = 0; i < 2 << 9; i++)
+    for (size_t i = 0; i < 1 << 13; i++)
         catalogue_table[i] = (i + 1) * 0x9e3779b97f4a7c15u;
     for (size_t i = 0; i < 2 << 9; i++)
         catalogue_small[i] = i % 1000;
@@ -54,6 +54,7 @@ static const fss_gate catalogue[] = {
     {.kind = FSS_GAP, .in_bits = 40, .shift = 12},
     {.kind = FSS_GAP, .in_bits = 40, .shift = 8, .dither = true, .heavy = 1},
     {.kind = FSS_LUT, .index_bits = 9, .out_bits = 40, .table = catalogue_table, .rows = 2},
+    {.kind = FSS_LUT, .index_bits = 13, .out_bits = 33, .table = catalogue_table},
     {.kind = FSS_LUT, .index_bits = 6, .out_bits = 40, .table = catalogue_table, .heavy = 1},
     {.kind = FSS_SPLINE, .in_bits = 40, .index_bits = 8, .degree = 1, .table = catalogue_table},
     {.kind = FSS_LUT2,
