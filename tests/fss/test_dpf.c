@@ -101,7 +101,7 @@ static void domain(const fss_prg *prg, fss_tree tree, unsigned bits, unsigned le
             x[i] = k == 0 ? 0 : k == 1 ? top : rng_u64(r) & top;
         check_points(&b, x);
     }
-    if (bits <= FSS_FULL_BITS)
+    if (bits <= 14 || leaf == FSS_WIDE_LEAF_BITS)
         check_full(&b);
     free(b.words);
 }
@@ -150,6 +150,8 @@ static void exhaustive(const fss_prg *prg, fss_tree tree, unsigned bits, unsigne
 {
     rng r = rng_seed(5);
     unsigned stride = strcmp(prg->backend, "portable") ? FSS_LANES : 4 * FSS_LANES;
+    if (bits > 8 && (tree == FSS_TREE_BGI || prg->id == FSS_PRG_CHACHA8))
+        stride *= 8;
     for (unsigned first = 0; first < 1u << bits; first += stride) {
         batch b;
         for (unsigned i = 0; i < FSS_LANES; i++)
