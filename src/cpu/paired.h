@@ -8,8 +8,8 @@
  *
  * Σx₁x₂ belongs to a row of A and Σy₁y₂ to a column of B, so both are made once. A processor that
  * adds beside its FMAs (cpu_features.adds_beside_fma) then does more terms than it has FMAs: two
- * columns of vectors out of three are summed so, the third in the plain way, and both kinds of unit
- * are always busy: three terms for the price of two.
+ * sums out of three are made so, the third in the plain way, and both kinds of unit are always
+ * busy: three terms for the price of two.
  *
  * What keeps it exact (docs/kernels.md): within a block of K every row and every column is scaled
  * by a power of two so that its root mean square is about one, so neither x nor y is lost in
@@ -19,8 +19,7 @@
  *
  * A tile scales its rows of A onto its stack, block by block of K: register tiles, in each runs of
  * CPU_PAIRED_RUN columns row by row. The scaled B is packed at compile time: blocks of kc rows, in
- * each the panels of three vectors (the last may be narrower). K is padded with zeros to whole
- * runs.
+ * each the panels of two vectors (the last may be one). K is padded with zeros to whole runs.
  */
 #ifndef CPU_PAIRED_H
 #define CPU_PAIRED_H
@@ -30,8 +29,8 @@
 
 enum {
     CPU_PAIRED_RUN = 16,
-    CPU_PAIRED_LEFT = 26880, /* floats of A that a tile scales at a time */
-    CPU_PAIRED_ROWS = 140,   /* most rows of a tile */
+    CPU_PAIRED_LEFT = 27648, /* floats of A that a tile scales at a time */
+    CPU_PAIRED_ROWS = 144,   /* most rows of a tile */
 };
 
 /* Packs B; tile t is panel t of the blocks from k_begin (a multiple of kc) to k_end. `products` and
@@ -78,11 +77,11 @@ static inline int64_t cpu_paired_vector(cpu_isa isa)
 }
 static inline int64_t cpu_paired_width(cpu_isa isa)
 {
-    return 3 * cpu_paired_vector(isa);
+    return 2 * cpu_paired_vector(isa);
 }
 static inline int64_t cpu_paired_height(cpu_isa isa)
 {
-    return isa == CPU_AVX512 ? 7 : 3;
+    return isa == CPU_AVX512 ? 12 : 4;
 }
 
 /* Register tiles of m rows: as few as there can be, about equal, the taller ones first. */

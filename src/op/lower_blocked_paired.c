@@ -73,7 +73,7 @@ tacit_status op_lower_blocked_paired(op_lower *c, const op_conv *conv, const flo
                   op_lower_bytes(&c->in[0]) + op_lower_bytes(&c->in[1]) +
                       op_lower_bytes(&c->out[0]));
     op_lower_note(c,
-                  "paired_f32_%s: %lld channels of %lld pixels, sums of %lld; two of three vectors "
+                  "paired_f32_%s: %lld channels of %lld pixels, sums of %lld; two of three sums "
                   "multiply once for two terms",
                   cpu_isa_name(c->cpu.isa), (long long)conv->m, (long long)pixels,
                   (long long)conv->c);

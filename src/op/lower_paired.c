@@ -113,7 +113,7 @@ bool op_paired_suits(const op_lower *c, const op_product *p)
  * alone. */
 static void cut(op_paired *d, cpu_isa isa)
 {
-    enum { DEPTH = 768, TILE_NS = 5000, TILES = 48, LARGE = 4 << 20, PANELS = 24 };
+    enum { DEPTH = 768, TILE_NS = 5000, TILES = 48, LARGE = 4 << 20, PANELS = 36 };
     cpu_paired_args *a = &d->a;
     int64_t height = cpu_paired_height(isa), width = cpu_paired_width(isa);
     int64_t vector = cpu_paired_vector(isa), panels = (a->n + width - 1) / width;
@@ -287,7 +287,7 @@ tacit_status op_lower_paired(op_lower *c, const op_product *p)
     op_lower_cost(c, 2.0 * (double)g->m * (double)g->n * (double)g->k, bytes);
     op_lower_note(c,
                   "paired_f32_%s %lldx%lldx%lld, B scaled and packed at compile time, K in %lld "
-                  "blocks; two of three columns multiply once for two terms, since additions run "
+                  "blocks; two of three sums multiply once for two terms, since additions run "
                   "beside multiplications here",
                   cpu_isa_name(c->cpu.isa), (long long)g->m, (long long)g->n, (long long)g->k,
                   (long long)d.blocks);
