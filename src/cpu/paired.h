@@ -30,7 +30,7 @@
 enum {
     CPU_PAIRED_RUN = 16,
     CPU_PAIRED_LEFT = 27648, /* floats of A that a tile scales at a time */
-    CPU_PAIRED_ROWS = 144,   /* most rows of a tile */
+    CPU_PAIRED_ROWS = 216,   /* most rows of a tile */
 };
 
 /* Packs B; tile t is panel t of the blocks from k_begin (a multiple of kc) to k_end. `products` and

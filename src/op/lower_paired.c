@@ -6,7 +6,7 @@
 #include "op/lowerings.h"
 #include "op/product.h"
 
-enum { SCALED = 6 }; /* panels that are worth scaling rows for */
+enum { SCALED = 9 }; /* panels that are worth scaling rows for */
 
 enum { LOOKS = 8 };
 
@@ -114,6 +114,7 @@ bool op_paired_suits(const op_lower *c, const op_product *p)
 static void cut(op_paired *d, cpu_isa isa)
 {
     enum { DEPTH = 768, TILE_NS = 5000, TILES = 48, LARGE = 4 << 20, PANELS = 36 };
+    enum { FEW_BLOCKS = 8, FEW_PANELS = 12 };
     cpu_paired_args *a = &d->a;
     int64_t height = cpu_paired_height(isa), width = cpu_paired_width(isa);
     int64_t vector = cpu_paired_vector(isa), panels = (a->n + width - 1) / width;
@@ -121,6 +122,9 @@ static void cut(op_paired *d, cpu_isa isa)
     int64_t most = CPU_PAIRED_LEFT / cpu_paired_whole(deep);
     most = (most < CPU_PAIRED_ROWS ? most : CPU_PAIRED_ROWS) / height;
     int64_t blocks = (tiles + most - 1) / most;
+    bool odd = blocks == 1 ? d->whole && panels < FEW_PANELS : blocks % 2 && blocks < FEW_BLOCKS;
+    if (odd && a->m >= 2 * height * (blocks + 1))
+        blocks++; /* for two threads */
     a->block_rows = (a->m + blocks - 1) / blocks;
     blocks = (a->m + a->block_rows - 1) / a->block_rows;
     a->row_blocks = (uint32_t)blocks;
@@ -136,7 +140,10 @@ static void cut(op_paired *d, cpu_isa isa)
     if (a->columns_first)
         wanted = (panels + PANELS - 1) / PANELS;
     columns = columns < 1 ? 1 : columns > wanted ? wanted : columns;
-    a->block_cols = (panels + columns - 1) / columns * width;
+    int64_t tile = (panels + columns - 1) / columns; /* panels of it */
+    if (tile > 1 && blocks % 2 && (panels + tile - 1) / tile % 2)
+        tile--; /* for two threads */
+    a->block_cols = tile * width;
     a->col_blocks = (uint32_t)((a->n + a->block_cols - 1) / a->block_cols);
     bool few = !d->whole && a->block_cols == width && blocks * panels < TILES &&
                panel_ns > TILE_NS && a->block_rows > height;
