@@ -57,8 +57,11 @@ const ir_graph *api_model_graph(const tacit_model *model)
 
 void api_model_pages(void *model, const void *data, size_t bytes, op_pages how)
 {
-    void (*advise)(const file_map *, const void *, size_t) =
-        how == OP_PAGES_SPARSE ? file_map_sparse : file_map_drop;
+    static void (*const advices[])(const file_map *, const void *,
+                                   size_t) = {[OP_PAGES_NOW] = file_map_want,
+                                              [OP_PAGES_DONE] = file_map_drop,
+                                              [OP_PAGES_SPARSE] = file_map_sparse};
+    void (*advise)(const file_map *, const void *, size_t) = advices[how];
     for (const tacit_model *m = model; m; m = m->base) {
         advise(&m->file, data, bytes);
         for (const load_file *f = m->external.first; f; f = f->next)

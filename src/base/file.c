@@ -75,6 +75,21 @@ void file_map_drop(const file_map *m, const void *data, size_t size)
     advise(m, data, size, MADV_DONTNEED);
 }
 
+void file_map_want(const file_map *m, const void *data, size_t size)
+{
+#if defined(MADV_POPULATE_READ)
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)data;
+    uintptr_t low = (uintptr_t)m->data, high = low + m->size;
+    if (!m->data || begin < low || begin + size > high)
+        return;
+    begin &= ~(page - 1);
+    (void)madvise((void *)begin, align_up((uintptr_t)data + size, page) - begin,
+                  MADV_POPULATE_READ);
+#else
+    (void)m, (void)data, (void)size;
+#endif
+}
+
 void file_map_sparse(const file_map *m, const void *data, size_t size)
 {
 #if defined(MADV_NOHUGEPAGE)

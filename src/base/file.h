@@ -21,6 +21,9 @@ void file_map_close(file_map *m);
 /* Tell the kernel that whole pages inside [data, data+size) are not needed soon: they leave the
  * resident set and come back from the file when touched. Harmless on memory not from file_map. */
 void file_map_drop(const file_map *m, const void *data, size_t size);
+/* All of it is about to be read: pages that the system has come at once instead of a few at a time.
+ */
+void file_map_want(const file_map *m, const void *data, size_t size);
 /* Only a few pages inside are read: a touched one does not bring two megabytes of others into the
  * resident set. */
 void file_map_sparse(const file_map *m, const void *data, size_t size);

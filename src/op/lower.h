@@ -67,9 +67,9 @@ typedef struct op_job {
 } op_job;
 typedef VEC(op_job) op_jobs;
 
-/* Tells the owner of mapped weights how they are read: not again, since they were packed, or only
- * here and there. */
-typedef enum op_pages { OP_PAGES_DONE, OP_PAGES_SPARSE } op_pages;
+/* Tells the owner of mapped weights how they are read: at once and in full, not again, since they
+ * were packed, or only here and there. */
+typedef enum op_pages { OP_PAGES_NOW, OP_PAGES_DONE, OP_PAGES_SPARSE } op_pages;
 typedef void op_pages_fn(void *context, const void *data, size_t bytes, op_pages how);
 
 struct op_lower {
@@ -129,7 +129,9 @@ void op_job_run(const op_lower *c, const op_job *job, void *room);
 bool op_lower_is_weight(const op_lower *c, uint32_t input);
 /* The constant operand `input` has been packed and its original will not be read again. */
 void op_lower_packed_away(op_lower *c, uint32_t input);
-/* Something of the weight was looked at: its pages may go until it is packed. */
+/* The weight is about to be looked at all over; and has been: its pages may go until it is packed.
+ */
+void op_lower_look_at(const op_lower *c, uint32_t input);
 void op_lower_looked_at(const op_lower *c, uint32_t input);
 /* Only some rows of the constant operand are read at a run. */
 void op_lower_sparse(op_lower *c, uint32_t input);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Products with a constant right side whose terms are multiplied in pairs (cpu/paired.h). */
-#include <string.h>
 
 #include "base/map.h"
 #include "op/lowerings.h"
@@ -29,18 +28,15 @@ static void look(const ir_tensor *b, const cpu_gemm_args *g, int64_t j, bool spr
 static uint64_t trace_of(const ir_tensor *b, const cpu_gemm_args *g, int64_t j)
 {
     for (int spread = 0; spread < 2; spread++) {
-        uint64_t h = 0;
         bool zero = true;
         float x[LOOKS];
         look(b, g, j, spread, x);
         for (int i = 0; i < LOOKS; i++) {
-            uint32_t bits;
-            memcpy(&bits, &x[i], sizeof bits);
-            h = hash_mix(h, bits);
             zero &= x[i] == 0;
+            x[i] += 0.0f; /* -0 is 0 */
         }
         if (!zero)
-            return h | 1;
+            return hash_bytes(x, sizeof x, 0) | 1;
     }
     return 0;
 }
@@ -73,6 +69,7 @@ static bool has_twins(const op_lower *c, const op_product *p)
         return true;
     while (room < 2 * (size_t)g->n)
         room *= 2;
+    op_lower_look_at(c, 1);
     place *seen = mem_alloc_zero(allocator, room * sizeof *seen);
     bool twins = !seen;
     int64_t looks = 0; /* at pairs: too many would take too long */

@@ -3,7 +3,7 @@
  * One walk in topological order with a hash table. */
 #include "pass/edit.h"
 
-enum { CONSTANT_MOST = 4096 }; /* bytes of a constant compared by contents */
+enum { CONSTANT_MOST = 4096, LOOKED_AT = 64 }; /* bytes: of a constant compared by contents */
 
 typedef struct shared {
     uint64_t hash; /* 0: empty */
@@ -157,7 +157,10 @@ static void share_constant(pass_edit *e, table *t, ir_value *v)
         return;
     uint64_t h = hash_bytes(c->shape.dims, (size_t)c->shape.rank * sizeof *c->shape.dims,
                             (uint64_t)c->dtype);
-    h = c->bytes <= CONSTANT_MOST ? hash_bytes(c->data, c->bytes, h) : hash_pointer(h, c->data);
+    /* The first bytes tell most of them apart; the others are compared. */
+    h = c->bytes > CONSTANT_MOST
+            ? hash_pointer(h, c->data)
+            : hash_bytes(c->data, c->bytes < LOOKED_AT ? c->bytes : LOOKED_AT, h);
     h |= 1;
     for (uint64_t i = h;; i++) {
         shared *s = &t->slots[i & t->mask];

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/map.h"
 
 enum { HUGE_PAGE = 2 << 20, CHECKED = 64, FORMAT = 1 };
 static const char magic[8] = "TACITPW";
@@ -148,8 +149,10 @@ static void add_weight(packed_store *s, const ir_tensor *w)
     add_number(&s->key, (uint64_t)r->kind + 1);
     add_number(&s->key, (uint64_t)r->rows);
     add_number(&s->key, r->count);
-    if (r->scale)
-        sha256_add(&s->key, r->scale, (size_t)r->rows * sizeof *r->scale);
+    /* The scale follows from the model, whose identity is in the key: a quick hash tells models
+     * from options that scale differently. */
+    for (uint64_t seed = 1; r->scale && seed < 3; seed++)
+        add_number(&s->key, hash_bytes(r->scale, (size_t)r->rows * sizeof *r->scale, seed));
     for (uint32_t i = 0; i < r->count; i++) {
         add_number(&s->key, r->from[i]->bytes);
         s->too_new |=
@@ -309,6 +312,10 @@ tacit_status packed_map(packed_store *s, tacit_error *err)
         void *at =
             mmap(s->region, s->bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, s->file, PACKED_HEAD);
         s->mapped = at != MAP_FAILED;
+#if defined(MADV_POPULATE_READ)
+        if (s->mapped) /* the first run reads all of it */
+            (void)madvise(s->region, s->bytes, MADV_POPULATE_READ);
+#endif
     } else if (s->file >= 0) {
         log_line(s->log, TACIT_LOG_INFO,
                  "packed weights in '%s' are for another model, build or processor, or other "
