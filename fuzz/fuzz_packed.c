@@ -2,6 +2,7 @@
  * A file of packed weights: its head is read as it would be written, and a model compiled with any
  * file in that place gives the result it gives without. */
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
