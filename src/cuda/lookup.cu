@@ -116,8 +116,9 @@ __global__ void __launch_bounds__(KERNEL_THREADS, 3)
             elem_down(&c, &t, row, part >> (above - 1 - q), &node, &on);
         node.lo |= on; // a BGI seed has the bit clear
         const uint64_t start = 0 - p.io.in[p.l.input][i];
-        expand<DEPTH - EXTRA, EXTRA>(&c, &t, row, node, (uint4 *)p.io.scratch + ((i - p.begin) << levels),
-                      (part << DEPTH) - (unsigned)(start >> 7), wrap);
+        uint4 *out = (uint4 *)p.io.scratch + ((i - p.begin) << levels);
+        expand<DEPTH - EXTRA, EXTRA>(&c, &t, row, node, out,
+                                     (part << DEPTH) - (unsigned)(start >> 7), wrap);
         for (unsigned r = part; r < p.l.rows; r += 1u << above)
             elem_value(&c, &p.l, r, 0); // the opening's mask; the sum comes on top
     }
