@@ -78,8 +78,9 @@ static bool can_pair(const op_lower *c, const cpu_attention_args *a)
 /* Where it was measured to be faster: what is made of keys and values serves enough queries. */
 static bool pairing_suits(const op_lower *c, const cpu_attention_args *a)
 {
-    return c->cpu.adds_beside_fma && c->cpu.isa == CPU_AVX512 && a->queries >= 16 &&
-           a->keys >= 16 && a->depth >= 16 && a->v_depth >= 16;
+    bool many = a->queries >= 24 && a->depth >= 32;
+    return c->cpu.adds_beside_fma && c->cpu.isa == CPU_AVX512 &&
+           (many || (a->queries >= 48 && a->depth >= 16)) && a->keys >= 16 && a->v_depth >= 16;
 }
 
 static void set_paired(op_lower *c, cpu_attention_args *a)
@@ -97,7 +98,7 @@ static void set_paired(op_lower *c, cpu_attention_args *a)
     int64_t blocks = (a->keys + keys - 1) / keys;
     a->block_keys = ((a->keys + blocks - 1) / blocks + 15) / 16 * 16;
     /* Packed keys serve all queries of a head where there are heads enough to go round. */
-    cut_queries(a, a->batch * a->heads >= 8 ? CPU_ATTENTION_PAIRED_ROWS : CPU_ATTENTION_QUERIES, 1);
+    cut_queries(a, a->batch * a->heads >= 4 ? CPU_ATTENTION_PAIRED_ROWS : CPU_ATTENTION_QUERIES, 1);
 }
 
 /* Output bytes of a tile, where heads and their query blocks lie one after another. */
