@@ -103,26 +103,43 @@ bool op_paired_suits(const op_lower *c, const op_product *p)
            (wide || (g->m >= 14 && g->n >= 64 && g->k >= 256));
 }
 
-/* Rows in equal blocks, as many in one as may be scaled at a time with K in blocks of DEPTH; then
- * columns so that there are about 48 tiles where the product is large. A tile takes TILE_NS or
- * more. Few panels, of which one thread would have one more than another, are cut in two parts. A
- * right side that no cache holds is read once: its columns in blocks, all rows by each. By shape
- * alone. */
+/* Rows of an even number of about equal blocks, `least` of them or a few more, whichever has fewer
+ * register tiles. */
+static int64_t even_rows(int64_t m, int64_t least, int64_t height)
+{
+    int64_t best = m, fewest = INT64_MAX;
+    for (int64_t blocks = (least + 1) / 2 * 2; blocks <= least + 3; blocks += 2) {
+        int64_t rows = (m + blocks - 1) / blocks;
+        int64_t tiles = m / rows * cpu_paired_tiles(rows, height);
+        tiles += cpu_paired_tiles(m % rows, height);
+        best = tiles < fewest ? rows : best;
+        fewest = tiles < fewest ? tiles : fewest;
+    }
+    return best;
+}
+
+/* Rows in blocks, as many in one as may be scaled at a time with K in blocks of DEPTH: few blocks
+ * are an even number, many are of whole register tiles. Then columns so that there are about 48
+ * tiles where the product is large. A tile takes TILE_NS or more. Few panels, of which one thread
+ * would have one more than another, are cut in two parts. A right side that no cache holds is read
+ * once: its columns in blocks, all rows by each. By shape alone. */
 static void cut(op_paired *d, cpu_isa isa)
 {
-    enum { DEPTH = 768, TILE_NS = 5000, TILES = 48, LARGE = 4 << 20, PANELS = 36 };
+    enum { DEPTH = 1024, TILE_NS = 5000, TILES = 48, LARGE = 4 << 20, PANELS = 36 };
     enum { FEW_BLOCKS = 8, FEW_PANELS = 12 };
     cpu_paired_args *a = &d->a;
     int64_t height = cpu_paired_height(isa), width = cpu_paired_width(isa);
     int64_t vector = cpu_paired_vector(isa), panels = (a->n + width - 1) / width;
-    int64_t tiles = cpu_paired_tiles(a->m, height), deep = a->k < DEPTH ? a->k : DEPTH;
-    int64_t most = CPU_PAIRED_LEFT / cpu_paired_whole(deep);
-    most = (most < CPU_PAIRED_ROWS ? most : CPU_PAIRED_ROWS) / height;
-    int64_t blocks = (tiles + most - 1) / most;
-    bool odd = blocks == 1 ? d->whole && panels < FEW_PANELS : blocks % 2 && blocks < FEW_BLOCKS;
-    if (odd && a->m >= 2 * height * (blocks + 1))
-        blocks++; /* for two threads */
-    a->block_rows = (a->m + blocks - 1) / blocks;
+    int64_t deep = a->k < DEPTH ? a->k : DEPTH, most = CPU_PAIRED_LEFT / cpu_paired_whole(deep);
+    most = most < CPU_PAIRED_ROWS ? most : CPU_PAIRED_ROWS;
+    int64_t blocks = (a->m + most - 1) / most;
+    /* One block is cut by columns, so its rows go to both threads. */
+    bool alone =
+        blocks == 1 && (d->whole ? panels >= FEW_PANELS || a->m < 4 * height : a->m < 8 * height);
+    if (blocks >= FEW_BLOCKS)
+        a->block_rows = most / height * height;
+    else
+        a->block_rows = alone ? a->m : even_rows(a->m, blocks, height);
     blocks = (a->m + a->block_rows - 1) / a->block_rows;
     a->row_blocks = (uint32_t)blocks;
     int64_t depth = CPU_PAIRED_LEFT / a->block_rows / CPU_PAIRED_RUN * CPU_PAIRED_RUN;

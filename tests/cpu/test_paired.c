@@ -362,7 +362,7 @@ static void as_exact_as_stated(void **state)
     FOR_EACH_ISA(isa)
     for (int what = 0; what < KINDS; what++)
         for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) {
-            problem q = {.m = 14, .n = 96, .k = depths[d], .kc = 768, .e = {.alpha = 1}};
+            problem q = {.m = 14, .n = 96, .k = depths[d], .kc = 1024, .e = {.alpha = 1}};
             q.block_rows = 14, q.block_panels = 8, q.together = 1;
             setup s = begin(&q, &r);
             for (int64_t k = 0; k < q.k; k++) {
