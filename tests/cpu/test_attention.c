@@ -128,8 +128,53 @@ static void random_problems(void **state)
     }
 }
 
+/* One key is so long that rounding its scores takes more than any other score has. */
+static void a_huge_key_wins(void **state)
+{
+    (void)state;
+    enum { QUERY_ROWS = 40, KEY_ROWS = 150, WIDE = 7, HUGE_KEY = 141 };
+    rng r = rng_seed(9);
+    float *q = test_floats(&r, QUERY_ROWS * WIDE, 0.1f, 2),
+          *v = test_floats(&r, KEY_ROWS * WIDE, -2, 2);
+    float *k = test_floats(&r, KEY_ROWS * WIDE, -2, 2),
+          *out = test_floats(&r, QUERY_ROWS * WIDE, 7, 7);
+    for (int d = 0; d < WIDE; d++)
+        k[HUGE_KEY * WIDE + d] = 1e30f;
+    cpu_attention_args p = {.q = q,
+                            .k = k,
+                            .v = v,
+                            .out = out,
+                            .batch = 1,
+                            .heads = 1,
+                            .kv_heads = 1,
+                            .queries = QUERY_ROWS,
+                            .keys = KEY_ROWS,
+                            .depth = WIDE,
+                            .v_depth = WIDE,
+                            .q_stride = {0, 0, WIDE},
+                            .k_stride = {0, 0, WIDE},
+                            .v_stride = {0, 0, WIDE},
+                            .out_stride = {0, 0, WIDE},
+                            .scale = 0.3f,
+                            .blocks = 1,
+                            .group = 8,
+                            .block_rows = CPU_ATTENTION_QUERIES};
+    FOR_EACH_ISA(isa)
+    {
+        for (int64_t n = QUERY_ROWS; n > 0;
+             n -= 38) { /* many, and so few that K is read in place */
+            p.queries = n;
+            CPU_PICK(isa, cpu_attention_f32)(&p, 0, 1);
+            for (int64_t i = 0; i < n * WIDE; i++)
+                test_close(cpu_isa_name(isa), i, out[i], v[HUGE_KEY * WIDE + i % WIDE], 1e-6);
+        }
+    }
+    free(q), free(k), free(v), free(out);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_problems)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_problems),
+                                       cmocka_unit_test(a_huge_key_wins)};
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);
 }
