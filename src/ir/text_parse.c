@@ -103,6 +103,13 @@ static tacit_status parse_type(parser *p, ir_type *t)
     return t->kind == IR_TENSOR ? TACIT_OK : lex_expect_punct(l, ')');
 }
 
+/* Of a value or a tensor: one that nobody knows is left out, not called none. */
+static tacit_status parse_known_type(parser *p, ir_type *t)
+{
+    TRY(parse_type(p, t));
+    return t->dtype != TACIT_DTYPE_NONE ? TACIT_OK : lex_fail(&p->lex, "the elements have no type");
+}
+
 static tacit_status parse_element(parser *p, ir_tensor *t, int64_t i)
 {
     lexer *l = &p->lex;
@@ -191,7 +198,7 @@ static tacit_status parse_tensor(parser *p, const ir_tensor **out)
 {
     ir_type type;
     TRY(lex_next(&p->lex)); /* "tensor" */
-    TRY(parse_type(p, &type));
+    TRY(parse_known_type(p, &type));
     return parse_data(p, &type, out);
 }
 
@@ -369,7 +376,7 @@ static tacit_status parse_outputs(parser *p, output_list *outs)
         TRY(lex_next(l));
         if (lex_is_punct(l, ':')) {
             TRY(lex_next(l));
-            TRY(parse_type(p, &type));
+            TRY(parse_known_type(p, &type));
         }
         if (!vec_push(p->memory, &outs->names, name) || !vec_push(p->memory, &outs->types, type))
             return no_memory(p);
@@ -462,7 +469,7 @@ static tacit_status parse_declaration(parser *p, const char *word)
     ir_type type = {.shape.rank = -1};
     if (lex_is_punct(l, ':')) {
         TRY(lex_next(l));
-        TRY(parse_type(p, &type));
+        TRY(parse_known_type(p, &type));
     }
     ir_value *v =
         strcmp(word, "in") == 0 ? ir_input_new(g, name, &type) : ir_value_new(g, name, &type);

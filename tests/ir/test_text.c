@@ -86,6 +86,8 @@ static void errors_name_their_place(void **state)
         {"tacit 1\ngraph \"g\" {\n  out %x\n}\n", "line 3, column 7: value %x is not defined"},
         {"tacit 1\ngraph \"g\" {\n", "no closing"},
         {"tacit 1\ngraph \"g\" {\n in %x : f33[2]\n}\n", "line 3, column 10: expected an element"},
+        {"tacit 1\ngraph \"g\" {\n in %x : none[]\n}\n", "line 3, column 16: the elements have no"},
+        {"tacit 1\ngraph \"g\" {\n in %x : seq(none[2])\n}\n", "the elements have no type"},
         {"tacit 1\ngraph \"g\" {\n const %x : f32[9999999999,9999999999] = []\n}\n", "addressable"},
         {"tacit 1\ngraph \"g\" {\n const %x : f32[1000000000] = [1.0]\n}\n", "fewer elements"},
         {"tacit 1\ngraph \"g\" {\n const %x : f32[2] = b64\"AA\"\n}\n", "another size"},
