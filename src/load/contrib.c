@@ -74,6 +74,18 @@ static tacit_status become(spelling *s, const char *domain, const char *type, ui
     return rewrite_type(&s->u, type);
 }
 
+/* … of com.microsoft that has the same attributes. */
+static tacit_status become_other(spelling *s, const char *type, uint32_t n, ir_value *const *inputs)
+{
+    ir_node *node = s->u.node;
+    const ir_attr *attrs = node->attrs;
+    uint32_t n_attrs = node->n_attrs;
+    TRY(become(s, "com.microsoft", type, n, inputs));
+    node->attrs = attrs;
+    node->n_attrs = n_attrs;
+    return TACIT_OK;
+}
+
 static tacit_status become_value(spelling *s, ir_value *v)
 {
     return become(s, "", "Identity", 1, &v);
@@ -333,31 +345,18 @@ static tacit_status expand_dims(spelling *s)
 
 static tacit_status q_attention(spelling *s)
 {
-    ir_node *node = s->u.node;
     ir_value *x = dequantized(s, in(s, 0), in(s, 3), in(s, 6));
     ir_value *w = columns(s, 1, in(s, 4), in(s, 7), 1);
-    ir_value *const inputs[] = {x, w, in(s, 2), in(s, 5), in(s, 8)};
-    const ir_attr *attrs = node->attrs;
-    uint32_t n_attrs = node->n_attrs;
-    TRY(become(s, "com.microsoft", "Attention", 5, inputs));
-    node->attrs = attrs;
-    node->n_attrs = n_attrs;
-    return TACIT_OK;
+    return become_other(s, "Attention", 5, (ir_value *[]){x, w, in(s, 2), in(s, 5), in(s, 8)});
 }
 
 static tacit_status q_embed(spelling *s)
 {
-    ir_node *node = s->u.node;
     ir_value *inputs[8] = {in(s, 0), in(s, 1), NULL, NULL, NULL, NULL, NULL, in(s, 7)};
     for (uint32_t k = 0; k < 5; k++)
         if (in(s, 2 + k))
             inputs[2 + k] = dequantized(s, in(s, 2 + k), in(s, 8 + k), in(s, 13 + k));
-    const ir_attr *attrs = node->attrs;
-    uint32_t n_attrs = node->n_attrs;
-    TRY(become(s, "com.microsoft", "EmbedLayerNormalization", 8, inputs));
-    node->attrs = attrs;
-    node->n_attrs = n_attrs;
-    return TACIT_OK;
+    return become_other(s, "EmbedLayerNormalization", 8, inputs);
 }
 
 /* --- the table -------------------------------------------------------------------------------- */

@@ -149,6 +149,25 @@ static void take_way(cpu_gemm_args *g, int way)
     g->kc = way == WAY_SHORT ? 0 : block_depth(g);
 }
 
+tacit_status op_product_columns_later(op_lower *c, op_job *job, const cpu_gemm_args *g,
+                                      int64_t width)
+{
+    enum { COLUMNS = 1024 }; /* of a job, or a few fewer */
+    int64_t panels = (g->n + width - 1) / width, each = COLUMNS / width;
+    for (int64_t j = 0; j < panels; j += each) {
+        int64_t end = j + each < panels ? j + each : panels;
+        int64_t columns = (end * width < g->n ? end * width : g->n) - j * width;
+        job->begin = (uint32_t)j;
+        job->end = (uint32_t)end;
+        if (g->b_row == 1) {
+            job->first = (size_t)(j * width * g->b_col) * sizeof(float);
+            job->bytes = (size_t)(columns * g->b_col) * sizeof(float);
+        }
+        TRY(op_lower_later(c, job));
+    }
+    return TACIT_OK;
+}
+
 /* Packs the right side piece by piece, dropping the pages each piece came from. */
 static tacit_status pack_right(op_lower *c, op_product *p, uint32_t input, int way)
 {
@@ -178,19 +197,8 @@ static tacit_status pack_right(op_lower *c, op_product *p, uint32_t input, int w
             job.bytes = (size_t)((a.k_end - k) * g->b_row) * sizeof(float);
             TRY(op_lower_later(c, &job));
         }
-    } else { /* columns are: some panels are one range of bytes */
-        enum { PANELS = 32 };
-        for (int64_t j = 0; j < panels; j += PANELS) {
-            int64_t end = j + PANELS < panels ? j + PANELS : panels;
-            int64_t columns = (end * width < g->n ? end * width : g->n) - j * width;
-            job.begin = (uint32_t)j;
-            job.end = (uint32_t)end;
-            if (g->b_row == 1) {
-                job.first = (size_t)(j * width * g->b_col) * sizeof(float);
-                job.bytes = (size_t)(columns * g->b_col) * sizeof(float);
-            }
-            TRY(op_lower_later(c, &job));
-        }
+    } else {
+        TRY(op_product_columns_later(c, &job, g, width));
     }
     g->packed = packed;
     return TACIT_OK;

@@ -226,19 +226,8 @@ static tacit_status pack_right(op_lower *c, op_paired *d)
                   .bytes = b->bytes};
     if (g->b_col == 1) { /* rows of B are adjacent: a block of K is one range of bytes */
         TRY(pack_rows(c, &job, &a));
-    } else { /* columns are: some panels are one range of bytes */
-        enum { PANELS = 24 };
-        for (int64_t j = 0; j < panels; j += PANELS) {
-            int64_t end = j + PANELS < panels ? j + PANELS : panels;
-            int64_t columns = (end * width < g->n ? end * width : g->n) - j * width;
-            job.begin = (uint32_t)j;
-            job.end = (uint32_t)end;
-            if (g->b_row == 1) {
-                job.first = (size_t)(j * width * g->b_col) * sizeof(float);
-                job.bytes = (size_t)(columns * g->b_col) * sizeof(float);
-            }
-            TRY(op_lower_later(c, &job));
-        }
+    } else {
+        TRY(op_product_columns_later(c, &job, g, width));
     }
     d->a.packed = packed;
     d->a.products = products;

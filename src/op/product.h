@@ -14,6 +14,11 @@ typedef struct op_product {
     const float *packed_bias;
 } op_product;
 
+/* Jobs that pack a right side whose columns are adjacent in memory: some panels of `width` columns
+ * are one range of bytes. `job` has everything else. */
+tacit_status op_product_columns_later(op_lower *c, op_job *job, const cpu_gemm_args *g,
+                                      int64_t width);
+
 /* lower_paired.c: can a product with a constant right side (input 1, dense, strides in `g`) be
  * computed with paired terms, is that faster here, and then */
 bool op_paired_can(const op_lower *c, const op_product *p);
