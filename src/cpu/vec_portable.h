@@ -203,21 +203,7 @@ static inline vf vf_swap(vf a)
 {
     return (vf){a[1], a[0], a[3], a[2]};
 }
-/* The sums, and the largest elements, of n ≤ VL vectors side by side. */
-static inline vf vf_sums(const float x[][VL], int n)
-{
-    float y[VL] = {0};
-    for (int i = 0; i < n; i++)
-        y[i] = vf_sum(vf_load(x[i]));
-    return vf_load(y);
-}
-static inline vf vf_tops(const float x[][VL], int n)
-{
-    float y[VL] = {0};
-    for (int i = 0; i < n; i++)
-        y[i] = vf_hmax(vf_load(x[i]));
-    return vf_load(y);
-}
+#include "cpu/vec_fold.h"
 /* v + *x, v - *x and v · *x + c */
 static inline vf vf_add_at(vf v, const float *x)
 {

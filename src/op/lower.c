@@ -203,9 +203,8 @@ int op_lower_choice(op_lower *c, uint32_t ways, const char *format, ...)
 
 void op_lower_packed_away(op_lower *c, uint32_t input)
 {
-    const ir_tensor *t = c->in[input].constant;
-    if (t && c->pages)
-        c->pages(c->pages_context, t->data, t->bytes, OP_PAGES_DONE);
+    if (c->in[input].constant)
+        op_lower_looked_at(c, input);
 }
 
 void op_lower_look_at(const op_lower *c, uint32_t input)

@@ -2,7 +2,7 @@
  * The attention kernels against a double oracle: layouts, groups, masks, causality, windows. */
 #include "cpu/kernel_test.h"
 
-#include "cpu/attention.h"
+#include "cpu/attention_test.h"
 
 static double visible_score(const cpu_attention_args *p, int64_t b, int64_t h, int64_t i, int64_t j)
 {
@@ -45,16 +45,6 @@ static void check_query(const cpu_attention_args *p, const char *what, int64_t b
                     p->v[b * p->v_stride[0] + kv * p->v_stride[1] + j * p->v_stride[2] + d];
         test_close(what, i * p->v_depth + d, y[d], want, 1e-5);
     }
-}
-
-/* Heads either one after another or interleaved by position, with a gap. */
-static void set_strides(int64_t stride[3], bool interleaved, int64_t heads, int64_t positions,
-                        int64_t depth)
-{
-    int64_t row = depth + 3;
-    stride[0] = heads * positions * row;
-    stride[1] = interleaved ? row : positions * row;
-    stride[2] = interleaved ? heads * row : row;
 }
 
 static cpu_attention_args random_problem(rng *r)

@@ -3,7 +3,7 @@
  * exact beside the plain kernel; far scores; what cannot be scaled; the same bits for any order. */
 #include "cpu/kernel_test.h"
 
-#include "cpu/attention.h"
+#include "cpu/attention_test.h"
 
 typedef struct problem {
     cpu_attention_args p;
@@ -15,16 +15,6 @@ static float normal(rng *r)
 {
     double u = rng_range(r, 1e-12, 1), v = rng_range(r, 0, 1);
     return (float)(sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
-}
-
-/* Heads either one after another or interleaved by position, with a gap. */
-static void set_strides(int64_t stride[3], bool interleaved, int64_t heads, int64_t positions,
-                        int64_t depth)
-{
-    int64_t row = depth + 3;
-    stride[0] = heads * positions * row;
-    stride[1] = interleaved ? row : positions * row;
-    stride[2] = interleaved ? heads * row : row;
 }
 
 static float *normals(rng *r, int64_t count)
