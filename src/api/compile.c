@@ -111,7 +111,7 @@ static void drop_unused_weights(const tacit_program *p)
         const ir_value *kept = v->is_initializer ? ir_value_find(p->graph, v->name) : NULL;
         bool used = kept && kept->constant == v->constant;
         if (v->is_initializer && v->constant && v->constant->data && !used)
-            api_model_pages((void *)p->model, v->constant->data, v->constant->bytes, OP_PAGES_DONE);
+            api_model_drop((void *)p->model, v->constant->data, v->constant->bytes);
     }
 }
 
@@ -160,8 +160,9 @@ static tacit_status compile(tacit_program *p, const tacit_compile_options *o, ta
                             .tuning = api_tuning(tuning),
                             .identify = api_model_identify,
                             .identify_context = (void *)p->model,
-                            .pages = api_model_pages,
-                            .pages_context = (void *)p->model};
+                            .drop = api_model_drop,
+                            .place = api_model_place,
+                            .owner = (void *)p->model};
     tacit_status status = packed_file(p, o, &options.packed_file, err);
     if (status == TACIT_OK)
         status = prog_build(p->graph, &options, &p->prog, err);

@@ -35,8 +35,9 @@ void api_model_release(const tacit_model *model);
 const ir_graph *api_model_graph(const tacit_model *model);
 struct op_tuning;
 struct op_tuning *api_tuning(tacit_tuning *t); /* NULL for NULL */
-/* An op_pages_fn for mapped weights of the model. */
-void api_model_pages(void *model, const void *data, size_t bytes, op_pages how);
+/* op_drop_fn and op_place_fn for mapped weights of the model. */
+void api_model_drop(void *model, const void *data, size_t bytes);
+bool api_model_place(void *model, const void *data, size_t bytes, file_place *out);
 /* A packed_identify_fn for weights of the model. */
 bool api_model_identify(void *model, const void *data, size_t bytes, sha256 *key);
 /* A value of `g` as a port; strings stay owned by the graph. */

@@ -55,20 +55,6 @@ const ir_graph *api_model_graph(const tacit_model *model)
     return model->graph;
 }
 
-void api_model_pages(void *model, const void *data, size_t bytes, op_pages how)
-{
-    static void (*const advices[])(const file_map *, const void *,
-                                   size_t) = {[OP_PAGES_NOW] = file_map_want,
-                                              [OP_PAGES_DONE] = file_map_drop,
-                                              [OP_PAGES_SPARSE] = file_map_sparse};
-    void (*advise)(const file_map *, const void *, size_t) = advices[how];
-    for (const tacit_model *m = model; m; m = m->base) {
-        advise(&m->file, data, bytes);
-        for (const load_file *f = m->external.first; f; f = f->next)
-            advise(&f->map, data, bytes);
-    }
-}
-
 static const file_map *map_of(const tacit_model *m, const void *data, size_t bytes)
 {
     const unsigned char *at = data;
@@ -80,6 +66,19 @@ static const file_map *map_of(const tacit_model *m, const void *data, size_t byt
                 return &f->map;
     }
     return NULL;
+}
+
+void api_model_drop(void *model, const void *data, size_t bytes)
+{
+    const file_map *file = map_of(model, data, bytes);
+    if (file)
+        file_map_drop(file, data, bytes);
+}
+
+bool api_model_place(void *model, const void *data, size_t bytes, file_place *out)
+{
+    const file_map *file = map_of(model, data, bytes);
+    return file && file_map_place(file, data, bytes, out);
 }
 
 bool api_model_identify(void *model, const void *data, size_t bytes, sha256 *key)

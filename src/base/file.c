@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { KEPT = 64 << 20 }; /* bytes of a file from which on it stays open */
+
 /* Who the file is, without reading it. Times come in ticks of the kernel's clock, on some file
  * systems in seconds: a file that changed a moment ago may change again within the same one. */
 static void identify(file_map *m, const struct stat *st)
@@ -18,6 +20,7 @@ static void identify(file_map *m, const struct stat *st)
     clock_gettime(CLOCK_REALTIME, &now);
     int64_t age = ((int64_t)now.tv_sec - changed.tv_sec) * 1000 +
                   ((int64_t)now.tv_nsec - changed.tv_nsec) / 1000000;
+    m->device = (uint64_t)st->st_dev;
     m->identity[0] = (uint64_t)st->st_ino;
     m->identity[1] = (uint64_t)st->st_mtim.tv_sec;
     m->identity[2] = (uint64_t)st->st_mtim.tv_nsec;
@@ -46,7 +49,11 @@ tacit_status file_map_open(file_map *m, const char *path, tacit_error *err)
             *m = (file_map){.data = data, .size = (size_t)st.st_size};
         identify(m, &st);
     }
-    close(fd);
+    m->kept = m->size >= KEPT;
+    if (m->kept)
+        m->descriptor = fd;
+    else
+        close(fd);
     return status;
 }
 
@@ -54,10 +61,12 @@ void file_map_close(file_map *m)
 {
     if (m->data)
         munmap((void *)m->data, m->size);
+    if (m->kept)
+        close(m->descriptor);
     *m = (file_map){0};
 }
 
-static void advise(const file_map *m, const void *data, size_t size, int advice)
+void file_map_drop(const file_map *m, const void *data, size_t size)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t begin = (uintptr_t)data, end = begin + size;
@@ -67,38 +76,35 @@ static void advise(const file_map *m, const void *data, size_t size, int advice)
     begin = align_up(begin, page);
     end &= ~(page - 1);
     if (begin < end)
-        (void)madvise((void *)begin, end - begin, advice);
+        (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
-void file_map_drop(const file_map *m, const void *data, size_t size)
+bool file_map_place(const file_map *m, const void *data, size_t size, file_place *out)
 {
-    advise(m, data, size, MADV_DONTNEED);
+    uintptr_t begin = (uintptr_t)data, low = (uintptr_t)m->data;
+    if (!m->kept || begin < low || begin + size > low + m->size)
+        return false;
+    *out = (file_place){m->descriptor, m->device, m->identity[0], begin - low};
+    return true;
 }
 
-void file_map_want(const file_map *m, const void *data, size_t size)
+bool file_place_holds(const file_place *p)
 {
-#if defined(MADV_POPULATE_READ)
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)data;
-    uintptr_t low = (uintptr_t)m->data, high = low + m->size;
-    if (!m->data || begin < low || begin + size > high)
-        return;
-    begin &= ~(page - 1);
-    (void)madvise((void *)begin, align_up((uintptr_t)data + size, page) - begin,
-                  MADV_POPULATE_READ);
-#else
-    (void)m, (void)data, (void)size;
-#endif
+    struct stat st;
+    return fstat(p->descriptor, &st) == 0 && (uint64_t)st.st_dev == p->device &&
+           (uint64_t)st.st_ino == p->number;
 }
 
-void file_map_sparse(const file_map *m, const void *data, size_t size)
+bool file_place_read(const file_place *p, uint64_t at, void *to, size_t size)
 {
-#if defined(MADV_NOHUGEPAGE)
-    enum { HUGE_PAGE = 2 << 20 };
-    if (size >= HUGE_PAGE) /* a range of its own in the kernel's list: not for small ones */
-        advise(m, data, size, MADV_NOHUGEPAGE);
-#else
-    (void)m, (void)data, (void)size;
-#endif
+    for (size_t done = 0; done < size;) {
+        ssize_t got =
+            pread(p->descriptor, (char *)to + done, size - done, (off_t)(p->offset + at + done));
+        if (got <= 0 && !(got < 0 && errno == EINTR))
+            return false;
+        done += got > 0 ? (size_t)got : 0;
+    }
+    return true;
 }
 
 /* A descriptor of a file that has no name yet: whatever ends the process, even SIGKILL, nothing is

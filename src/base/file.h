@@ -14,19 +14,29 @@ typedef struct file_map {
     size_t size;
     uint64_t identity[5]; /* its number, and when it was changed: contents, then anything */
     bool settled;         /* the last change is so long ago that another would show in the times */
+    bool kept;            /* the descriptor of a large file: parts are read without mapping them */
+    int descriptor;
+    uint64_t device;
 } file_map;
+
+/* Bytes of an open file that can be copied without becoming resident. */
+typedef struct file_place {
+    int descriptor;
+    uint64_t device, number; /* whose it must still be */
+    uint64_t offset;
+} file_place;
 
 tacit_status file_map_open(file_map *m, const char *path, tacit_error *err);
 void file_map_close(file_map *m);
 /* Tell the kernel that whole pages inside [data, data+size) are not needed soon: they leave the
  * resident set and come back from the file when touched. Harmless on memory not from file_map. */
 void file_map_drop(const file_map *m, const void *data, size_t size);
-/* All of it is about to be read: pages that the system has come at once instead of a few at a time.
- */
-void file_map_want(const file_map *m, const void *data, size_t size);
-/* Only a few pages inside are read: a touched one does not bring two megabytes of others into the
- * resident set. */
-void file_map_sparse(const file_map *m, const void *data, size_t size);
+/* Where [data, data+size) lies in the file. False: outside it, or the file is small and closed. */
+bool file_map_place(const file_map *m, const void *data, size_t size, file_place *out);
+/* Is the descriptor still of that file, whatever the process has closed and opened meanwhile? */
+bool file_place_holds(const file_place *p);
+/* Copies bytes from `at` on behind the place. False: the file could not be read. */
+bool file_place_read(const file_place *p, uint64_t at, void *to, size_t size);
 
 /* A file that appears whole by commit or not at all. Where the system allows it has no name before
  * that, so that not even SIGKILL leaves a part; elsewhere it is called PATH.tmpN. */

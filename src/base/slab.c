@@ -14,7 +14,7 @@ enum {
 #if defined(__SANITIZE_ADDRESS__)
     STEP = 0, /* every constant a block of its own, so that reading past its end is seen */
 #else
-    STEP = 32 << 20,
+    STEP = 256 << 20,
 #endif
 };
 
@@ -41,8 +41,9 @@ void slab_free(slab *s)
 /* Room for what is expected but not much more; pages nobody writes cost nothing. */
 static bool add_block(slab *s, size_t bytes)
 {
-    size_t size = s->expected ? s->expected : s->total < LEAST ? (size_t)LEAST : s->total / 4;
-    size = size < STEP ? size : STEP;
+    size_t more = s->total < LEAST ? (size_t)LEAST : s->total / 4;
+    size_t size = s->expected ? s->expected : more;
+    size = size < STEP ? size + size / 16 : STEP;
     if (bytes > SIZE_MAX - PAGE)
         return false;
     size = size > bytes ? size : bytes;

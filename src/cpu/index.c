@@ -53,6 +53,18 @@ static void gather_unit(const cpu_gather_args *a, const char *from, int64_t entr
     }
 }
 
+/* The same from the file that `from` is mapped from. */
+static void gather_apart(const cpu_gather_args *a, const char *from, int64_t entry, char *to,
+                         const int64_t *steps, int64_t n)
+{
+    int64_t at;
+    for (int64_t i = 0; i < n; i++, from += steps[0], to += steps[2] * a->run)
+        if (!place(&a->where, entry + i * steps[1], &at))
+            memset(to, 0, (size_t)a->run);
+        else if (!file_place_read(&a->file, (uint64_t)(from - a->from + at), to, (size_t)a->run))
+            memcpy(to, from + at, (size_t)a->run);
+}
+
 void cpu_gather(const void *args, uint32_t begin, uint32_t end)
 {
     const cpu_gather_args *a = args;
@@ -60,9 +72,11 @@ void cpu_gather(const void *args, uint32_t begin, uint32_t end)
     int64_t steps[3];
     for (int k = 0; k < 3; k++)
         steps[k] = a->nd.strides[k][inner];
+    bool apart = a->apart && file_place_holds(&a->file);
     cpu_nd_walk w;
     for (cpu_nd_start(&a->nd, &w, begin, end); cpu_nd_more(&w); cpu_nd_next(&a->nd, &w))
-        gather_unit(a, a->from + w.at[0], w.at[1], a->to + w.at[2] * a->run, steps, w.count);
+        (apart ? gather_apart : gather_unit)(a, a->from + w.at[0], w.at[1],
+                                             a->to + w.at[2] * a->run, steps, w.count);
 }
 
 /* --- writing ---------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include "base/file.h"
 #include "cpu/kernel.h"
 #include "cpu/nd.h"
 #include "cpu/number.h"
@@ -31,6 +32,8 @@ typedef struct cpu_gather_args {
     cpu_places where;
     int64_t run;
     cpu_nd nd;
+    bool apart;      /* `from` is not touched where its file can be read instead */
+    file_place file; /* of `from` */
 } cpu_gather_args;
 
 void cpu_gather(const void *args, uint32_t begin, uint32_t end);

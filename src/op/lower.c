@@ -127,34 +127,27 @@ bool op_lower_is_weight(const op_lower *c, uint32_t input)
     return t && (t->data || ir_tensor_is_late(t));
 }
 
-typedef struct reading {
-    const op_lower *c;
-    op_pages how;
-} reading;
-
-static void tell_source(void *context, const void *data, size_t bytes)
+static void drop_source(void *context, const void *data, size_t bytes)
 {
-    const reading *r = context;
-    r->c->pages(r->c->pages_context, data, bytes, r->how);
+    const op_lower *c = context;
+    c->drop(c->owner, data, bytes);
 }
 
-/* Tells how [first, first + bytes) of a weight, or what it is made from, is read. */
-static void tell(const op_lower *c, const ir_tensor *w, size_t first, size_t bytes, op_pages how)
+/* [first, first + bytes) of a weight, or what it is made from, is not needed soon. */
+static void drop(const op_lower *c, const ir_tensor *w, size_t first, size_t bytes)
 {
-    reading r = {c, how};
-    if (!c->pages)
+    if (!c->drop)
         return;
     if (ir_tensor_is_late(w))
-        ir_recipe_sources(w, first, bytes, tell_source, &r);
+        ir_recipe_sources(w, first, bytes, drop_source, (void *)c);
     else
-        tell_source(&r, (const char *)w->data + first, bytes);
+        c->drop(c->owner, (const char *)w->data + first, bytes);
 }
 
 void op_job_run(const op_lower *c, const op_job *job, void *room)
 {
     const ir_tensor *w = job->weight;
     bool late = ir_tensor_is_late(w);
-    tell(c, w, job->first, job->bytes, OP_PAGES_NOW);
     if (late)
         ir_recipe_fill(w, job->first, job->bytes, room);
     /* The kernel reads only the part that lies in the room. */
@@ -162,7 +155,7 @@ void op_job_run(const op_lower *c, const op_job *job, void *room)
     void *address = (void *)(begin + job->offset);
     memcpy((char *)job->args + job->field, &address, sizeof address);
     job->fn(job->args, job->begin, job->end);
-    tell(c, w, job->first, job->bytes, OP_PAGES_DONE);
+    drop(c, w, job->first, job->bytes);
 }
 
 tacit_status op_lower_later(op_lower *c, const op_job *job)
@@ -207,23 +200,10 @@ void op_lower_packed_away(op_lower *c, uint32_t input)
         op_lower_looked_at(c, input);
 }
 
-void op_lower_look_at(const op_lower *c, uint32_t input)
-{
-    const ir_tensor *t = c->in[input].constant;
-    tell(c, t, 0, t->bytes, OP_PAGES_NOW);
-}
-
 void op_lower_looked_at(const op_lower *c, uint32_t input)
 {
     const ir_tensor *t = c->in[input].constant;
-    tell(c, t, 0, t->bytes, OP_PAGES_DONE);
-}
-
-void op_lower_sparse(op_lower *c, uint32_t input)
-{
-    const ir_tensor *t = c->in[input].constant;
-    if (t && t->data && c->pages)
-        c->pages(c->pages_context, t->data, t->bytes, OP_PAGES_SPARSE);
+    drop(c, t, 0, t->bytes);
 }
 
 void op_lower_note(op_lower *c, const char *format, ...)

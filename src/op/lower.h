@@ -8,6 +8,7 @@
 #define OP_LOWER_H
 
 #include "base/cpu.h"
+#include "base/file.h"
 #include "base/slab.h"
 #include "cpu/kernel.h"
 #include "op/op.h"
@@ -67,10 +68,10 @@ typedef struct op_job {
 } op_job;
 typedef VEC(op_job) op_jobs;
 
-/* Tells the owner of mapped weights how they are read: at once and in full, not again, since they
- * were packed, or only here and there. */
-typedef enum op_pages { OP_PAGES_NOW, OP_PAGES_DONE, OP_PAGES_SPARSE } op_pages;
-typedef void op_pages_fn(void *context, const void *data, size_t bytes, op_pages how);
+/* The owner of mapped weights. Told that bytes were packed and are not read again; asked where they
+ * lie in a file, to be read without becoming resident: false where they cannot. */
+typedef void op_drop_fn(void *context, const void *data, size_t bytes);
+typedef bool op_place_fn(void *context, const void *data, size_t bytes, file_place *out);
 
 struct op_lower {
     ir_graph *graph;
@@ -85,8 +86,9 @@ struct op_lower {
     VEC(op_packed) packed;
     slab *constants, *weights; /* where they lie; weights: for later, NULL: with the others */
     size_t constant_bytes;     /* of the whole program, about */
-    op_pages_fn *pages;        /* may be NULL */
-    void *pages_context;
+    op_drop_fn *drop;          /* may be NULL, as the next */
+    op_place_fn *place;
+    void *owner;              /* their context */
     op_jobs *jobs;            /* NULL: op_lower_later works at once */
     bool batch_invariant;     /* sums of a row are made in the same order whatever the batch */
     bool plain_sums;          /* term by term: no way with fewer multiplications */
@@ -129,12 +131,8 @@ void op_job_run(const op_lower *c, const op_job *job, void *room);
 bool op_lower_is_weight(const op_lower *c, uint32_t input);
 /* The constant operand `input` has been packed and its original will not be read again. */
 void op_lower_packed_away(op_lower *c, uint32_t input);
-/* The weight is about to be looked at all over; and has been: its pages may go until it is packed.
- */
-void op_lower_look_at(const op_lower *c, uint32_t input);
+/* The weight has been looked at: its pages may go until it is packed. */
 void op_lower_looked_at(const op_lower *c, uint32_t input);
-/* Only some rows of the constant operand are read at a run. */
-void op_lower_sparse(op_lower *c, uint32_t input);
 /* Which of the ways 1 … `ways` to take for the shape that the key names: what was measured on this
  * machine, 0 where nothing was. */
 int op_lower_choice(op_lower *c, uint32_t ways, const char *key, ...) PRINTF_LIKE(3, 4);

@@ -32,6 +32,16 @@ static tacit_status bind_places(op_lower *c, size_t where, uint32_t input, bool 
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
+/* Few rows of a large table are better copied from its file: a touched page of a mapped one would
+ * bring two megabytes of others into the resident set, in the end the whole table. */
+static bool reads_apart(const op_lower *c, int64_t run, file_place *out)
+{
+    enum { LARGE = 64 << 20, RUN = 512 };
+    const ir_tensor *t = c->in[0].constant;
+    return t && t->data && c->in[0].dense && c->place && run >= RUN && t->bytes >= LARGE &&
+           op_lower_bytes(&c->out[0]) < t->bytes / 4 && c->place(c->owner, t->data, t->bytes, out);
+}
+
 static tacit_status emit_gather(op_lower *c, cpu_gather_args *g, int32_t rank, const int64_t *dims,
                                 const int64_t *from, const int64_t *entries)
 {
@@ -54,9 +64,9 @@ static tacit_status emit_gather(op_lower *c, cpu_gather_args *g, int32_t rank, c
     TRY(bind_places(c, offsetof(cpu_gather_args, where), 1, true));
     TRY(op_lower_out_tiled(c, offsetof(cpu_gather_args, to), 0, run, run));
     op_lower_cost(c, 0, 2 * op_lower_bytes(&c->out[0]) + op_lower_bytes(&c->in[1]));
-    if (op_lower_bytes(&c->out[0]) < op_lower_bytes(&c->in[0]) / 4)
-        op_lower_sparse(c, 0);
-    op_lower_note(c, "gather of runs of %lld bytes", (long long)g->run);
+    a->apart = reads_apart(c, g->run, &a->file);
+    op_lower_note(c, "gather of runs of %lld bytes%s", (long long)g->run,
+                  a->apart ? ", copied from the file: its pages do not become resident" : "");
     return TACIT_OK;
 }
 

@@ -69,7 +69,6 @@ static bool has_twins(const op_lower *c, const op_product *p)
         return true;
     while (room < 2 * (size_t)g->n)
         room *= 2;
-    op_lower_look_at(c, 1);
     place *seen = mem_alloc_zero(allocator, room * sizeof *seen);
     bool twins = !seen;
     int64_t looks = 0; /* at pairs: too many would take too long */
@@ -165,12 +164,14 @@ static void cut(op_paired *d, cpu_isa isa)
     d->together = a->columns_first ? 1 : (uint32_t)(SCALED * width / a->block_cols) * a->parts;
 }
 
-/* Columns need all rows of a block to be scaled. Of a wide B that would be much at a time: its rows
- * are copied first. */
+/* Columns need all rows of a block to be scaled. Of a wide B that would be much at a time, compared
+ * with all there is: its rows are copied first. */
 static tacit_status pack_rows(op_lower *c, op_job *job, cpu_paired_right_args *a)
 {
-    enum { PIECE = 1 << 18, MUCH = 1 << 22, PANELS = 64 }; /* floats */
-    bool whole = a->kc * a->b_row <= MUCH;
+    enum { PIECE = 1 << 18, LITTLE = 1 << 20, MUCH = 1 << 22, PANELS = 64 }; /* floats */
+    size_t share = c->constant_bytes / 32 / sizeof(float);
+    size_t much = share < LITTLE ? LITTLE : share > MUCH ? MUCH : share;
+    bool whole = (size_t)(a->kc * a->b_row) <= much;
     int64_t step = whole ? a->kc : PIECE / a->b_row + 1;
     a->part = whole ? CPU_PAIRED_BOTH : CPU_PAIRED_COPY;
     for (int64_t k = 0; k < a->k; k = a->k_end) {

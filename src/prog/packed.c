@@ -233,7 +233,8 @@ static tacit_status read_head(packed_store *s, tacit_error *err)
     return packed_head_read(head, (uint64_t)st.st_size, &s->head, err);
 }
 
-/* Addresses for so many bytes, from a huge page on; nothing lies there. */
+/* Addresses for the file, from a huge page on, so that its huge pages may be mapped as such;
+ * nothing lies there. */
 static bool reserve(packed_store *s)
 {
     if (s->head.bytes > SIZE_MAX / 2)
@@ -244,7 +245,7 @@ static bool reserve(packed_store *s)
     if (at == MAP_FAILED)
         return false;
     s->reserved = at;
-    s->region = (char *)align_up((uintptr_t)at, HUGE_PAGE);
+    s->region = (char *)align_up((uintptr_t)at, HUGE_PAGE) + PACKED_HEAD;
     return true;
 }
 
@@ -309,13 +310,9 @@ tacit_status packed_map(packed_store *s, tacit_error *err)
         s->file >= 0 && s->bytes == s->head.bytes && memcmp(key, s->head.key, sizeof key) == 0;
     if (same) {
         /* Read-only: a kernel that wrote its weights would be stopped, not spoil the file. */
-        void *at =
-            mmap(s->region, s->bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, s->file, PACKED_HEAD);
+        void *at = mmap(s->region - PACKED_HEAD, PACKED_HEAD + s->bytes, PROT_READ,
+                        MAP_PRIVATE | MAP_FIXED, s->file, 0);
         s->mapped = at != MAP_FAILED;
-#if defined(MADV_POPULATE_READ)
-        if (s->mapped) /* the first run reads all of it */
-            (void)madvise(s->region, s->bytes, MADV_POPULATE_READ);
-#endif
     } else if (s->file >= 0) {
         log_line(s->log, TACIT_LOG_INFO,
                  "packed weights in '%s' are for another model, build or processor, or other "

@@ -44,7 +44,7 @@ typedef struct packed_store {
     packed_head head;
     char *reserved; /* addresses, as many as that file has bytes, and a huge page more */
     size_t reserved_bytes;
-    char *region; /* whole huge pages inside */
+    char *region; /* of the weights: behind a head at the beginning of a huge page */
     sha256 key;   /* of what has been asked for so far… */
     size_t bytes; /* …and its size */
     VEC(op_packed) parts;

@@ -25,8 +25,9 @@ typedef struct prog_options {
     struct tacit_task_runtime *workers; /* NULL: the program makes its own */
     const tacit_allocator *allocator;
     const tacit_log *log;
-    op_pages_fn *pages; /* told how weights are read; may be NULL */
-    void *pages_context;
+    op_drop_fn *drop; /* of the owner of weights; may be NULL, as the next */
+    op_place_fn *place;
+    void *owner;
     bool batch_invariant, plain_sums;
     struct op_tuning *tuning; /* may be NULL */
     const char *packed_file;  /* where packed weights are kept; NULL: nowhere */

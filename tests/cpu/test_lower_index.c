@@ -5,10 +5,15 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "cpu/index.h"
 #include "prog/program.h"
 #include "support/lower_check.h"
 
@@ -192,12 +197,68 @@ static void indices_outside_are_named(void **state)
         }
 }
 
+/* Rows of a table that are copied from its file. The table in memory has other numbers, so that it
+ * shows which of the two was read. */
+static void rows_come_from_the_file(void **state)
+{
+    (void)state;
+    enum { ROWS = 90, ROW = 33, SKIP = 5, COUNT = 7 };
+    static int32_t there[SKIP + ROWS * ROW], here[ROWS * ROW], got[COUNT * ROW];
+    static const int64_t index[COUNT] = {3, -1, 0, 89, 90, 44, 3}; /* one is outside */
+    for (int i = 0; i < SKIP + ROWS * ROW; i++)
+        there[i] = i * 7 + 1;
+    for (int i = 0; i < ROWS * ROW; i++)
+        here[i] = -i;
+    FILE *f = tmpfile();
+    struct stat st;
+    assert_true(f && fwrite(there, sizeof there, 1, f) == 1 && fflush(f) == 0);
+    assert_int_equal(fstat(fileno(f), &st), 0);
+    cpu_fault fault = {0};
+    cpu_gather_args a = {
+        .from = (const char *)here,
+        .to = (char *)got,
+        .where = {.index = index, .fault = &fault, .depth = 1},
+        .run = sizeof *here * ROW,
+        .apart = true,
+        .file = {fileno(f), (uint64_t)st.st_dev, (uint64_t)st.st_ino, SKIP * sizeof *there}};
+    a.where.limit[0] = ROWS;
+    a.where.step[0] = a.run;
+    cpu_nd_begin(&a.nd, 1, (int64_t[]){COUNT});
+    cpu_nd_operand(&a.nd, (int64_t[]){0});
+    cpu_nd_operand(&a.nd, (int64_t[]){1});
+    cpu_nd_operand(&a.nd, (int64_t[]){1});
+    uint32_t tiles = cpu_nd_ready(&a.nd, 2);
+    assert_true(tiles > 1);
+    /* As it should be; cut short; another file under the same number. */
+    for (int turn = 0; turn < 3; turn++) {
+        FILE *other = turn == 2 ? tmpfile() : NULL;
+        if (turn == 1)
+            assert_int_equal(ftruncate(fileno(f), (SKIP + 44 * ROW) * sizeof *there), 0);
+        if (turn == 2)
+            assert_true(other && fwrite(there, sizeof there, 1, other) == 1 && fflush(other) == 0 &&
+                        dup2(fileno(other), fileno(f)) >= 0);
+        memset(got, 1, sizeof got);
+        for (uint32_t t = 0; t < tiles; t++)
+            cpu_gather(&a, t, t + 1);
+        for (int i = 0; i < COUNT; i++)
+            for (int k = 0; k < ROW; k++) {
+                int64_t row = index[i] < 0 ? index[i] + ROWS : index[i];
+                bool file = turn == 0 || (turn == 1 && row < 44);
+                int64_t want = file ? there[SKIP + row * ROW + k] : here[row * ROW + k];
+                assert_int_equal(got[i * ROW + k], row == ROWS ? 0 : want);
+            }
+        if (other)
+            fclose(other);
+    }
+    fclose(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gathers_of_every_size),      cmocka_unit_test(scatters_of_every_reduction),
         cmocka_unit_test(one_hot_leaves_columns_off), cmocka_unit_test(integers_and_doubles),
-        cmocka_unit_test(indices_outside_are_named),
+        cmocka_unit_test(indices_outside_are_named),  cmocka_unit_test(rows_come_from_the_file),
     };
     return cmocka_run_group_tests_name("lowered indexing", tests, NULL, NULL);
 }
