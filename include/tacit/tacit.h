@@ -407,6 +407,10 @@ typedef struct tacit_compile_options {
      * is computed for the other positions alone is left out. Not with buckets of a runner. */
     const char *const *last_only;
     uint32_t n_last_only;
+    /* 1: tacit_compile returns while threads are still packing weights, and the first run waits,
+     * node by node, for what it needs: it takes locks, later ones do not. The process must not fork
+     * before that run has ended. Not for weights that are being kept in a file. */
+    int start_early;
 } tacit_compile_options;
 
 /* --- choices by measurement --------------------------------------------------------------------
@@ -483,8 +487,8 @@ TACIT_API TACIT_MUST_USE tacit_status tacit_session_create(const tacit_program *
                                                            tacit_session **out, tacit_error *err);
 TACIT_API void tacit_session_free(tacit_session *session);
 /* Inputs are read and outputs written in place: no copies, no allocation, no lock, no system call
- * for programs without a dynamic tail. Input and output buffers must not overlap, but for
- * tacit_compile_options.update_in_place. */
+ * for programs without a dynamic tail (but see start_early). Input and output buffers must not
+ * overlap, but for tacit_compile_options.update_in_place. */
 TACIT_API TACIT_MUST_USE tacit_status tacit_run(tacit_session *session, const tacit_tensor *inputs,
                                                 uint32_t n_inputs, tacit_tensor *outputs,
                                                 uint32_t n_outputs, tacit_error *err);

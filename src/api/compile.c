@@ -157,6 +157,7 @@ static tacit_status compile(tacit_program *p, const tacit_compile_options *o, ta
                             .log = &p->log,
                             .batch_invariant = o->batch_invariant != 0,
                             .plain_sums = o->plain_sums != 0,
+                            .start_early = o->start_early != 0,
                             .tuning = api_tuning(tuning),
                             .identify = api_model_identify,
                             .identify_context = (void *)p->model,

@@ -237,6 +237,7 @@ int cli_compile_options(const char *command, const cli_compile *c, tacit_compile
                                    .n_last_only = c->last.count,
                                    .disabled_passes = c->disabled.items,
                                    .n_disabled_passes = c->disabled.count,
-                                   .cache_capacity = c->cache};
+                                   .cache_capacity = c->cache,
+                                   .start_early = 1};
     return code;
 }

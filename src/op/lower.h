@@ -52,7 +52,7 @@ typedef struct op_packed {
     bool later; /* written by jobs alone */
 } op_packed;
 
-/* Packing that nobody needs before the program runs: jobs may run in any order, on any thread. A
+/* Packing that nobody needs before the node runs: jobs may run in any order, on any thread. A
  * job reads [first, first + bytes) of a weight, which is not read again by this node. The weight
  * may be late (ir/recipe.h): its address is put into the arguments when the job runs. */
 typedef struct op_job {
@@ -64,7 +64,7 @@ typedef struct op_job {
     size_t field;  /* of the arguments: where the address of the weight belongs… */
     size_t offset; /* …so many bytes behind its begin */
     size_t first, bytes;
-    bool second; /* after all that are not */
+    bool second; /* after those of its node that are not; these come before it */
 } op_job;
 typedef VEC(op_job) op_jobs;
 

@@ -10,6 +10,7 @@ void prog_free(prog_program *p)
 {
     if (!p)
         return;
+    prog_packing_free(p->packing); /* it writes what goes next */
     if (p->tasks)
         prog_tasks_free(p);
     slab_free(&p->constants);
@@ -60,6 +61,11 @@ static tacit_status build(prog_program *p, tacit_error *err)
     TRY(prog_validate(p, VALIDATE_PROGRAM, err));
     if (p->options.executor == TACIT_EXEC_TASKS)
         TRY(prog_tasks_build(p, err));
+    if (!p->options.start_early) {
+        prog_packing_finish(p->packing);
+        prog_packing_free(p->packing);
+        p->packing = NULL;
+    }
     return TACIT_OK;
 }
 

@@ -2,9 +2,6 @@
  * Every planned node to thunks: by its row's kernel, as a strided copy, or by its evaluator. */
 #include "prog/program.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-
 static tacit_status make_operands(prog_program *p, op_lower *c, tacit_error *err)
 {
     const ir_node *node = c->node;
@@ -76,76 +73,6 @@ static tacit_status lower_node(prog_program *p, op_lower *c, tacit_error *err)
     return prog_lower_eval(c);
 }
 
-/* --- packing, on every processor there is ------------------------------------------------------
- */
-
-typedef struct crew {
-    const op_lower *c;
-    const op_jobs *jobs;
-    bool second; /* which of them are run */
-    atomic_uint next;
-} crew;
-
-typedef struct worker {
-    crew *crew;
-    void *room; /* for what a job makes to be packed */
-    pthread_t thread;
-} worker;
-
-static void *work(void *context)
-{
-    const worker *self = context;
-    crew *w = self->crew;
-    for (uint32_t i; (i = atomic_fetch_add(&w->next, 1)) < w->jobs->count;)
-        if (w->jobs->data[i].second == w->second)
-            op_job_run(w->c, &w->jobs->data[i], self->room);
-    return NULL;
-}
-
-/* The calling thread takes part; a thread that cannot be had is done without. */
-static void run_wave(worker *all, uint32_t wanted)
-{
-    uint32_t started = 1;
-    while (started < wanted && pthread_create(&all[started].thread, NULL, work, &all[started]) == 0)
-        started++;
-    if (wanted)
-        work(&all[0]);
-    for (uint32_t i = 1; i < started; i++)
-        pthread_join(all[i].thread, NULL);
-}
-
-static tacit_status run_jobs(const op_lower *c, const op_jobs *jobs, tacit_error *err)
-{
-    enum { MOST = 8, WORTH = 1 << 20 }; /* bytes below which a thread is not worth starting */
-    worker all[MOST] = {0};
-    crew w = {.c = c, .jobs = jobs};
-    size_t bytes = 0, room = 0;
-    bool second = false;
-    for (uint32_t i = 0; i < jobs->count; i++) {
-        const op_job *job = &jobs->data[i];
-        bytes += job->bytes;
-        second |= job->second;
-        if (ir_tensor_is_late(job->weight) && job->bytes > room)
-            room = job->bytes;
-    }
-    uint32_t wanted = bytes < WORTH ? 1 : cpu_count();
-    wanted = wanted < MOST ? wanted : MOST;
-    for (uint32_t i = 0; i < wanted; i++) {
-        all[i] = (worker){.crew = &w, .room = room ? mem_alloc(c->allocator, room) : NULL};
-        if (room && !all[i].room)
-            wanted = i; /* fewer take part */
-    }
-    run_wave(all, wanted);
-    if (second) {
-        w.second = true;
-        atomic_store(&w.next, 0);
-        run_wave(all, wanted);
-    }
-    for (uint32_t i = 0; i < MOST; i++)
-        mem_release(c->allocator, all[i].room, room);
-    return wanted ? TACIT_OK : error_memory(err, "packed weights");
-}
-
 /* About as much as will be packed. */
 static size_t constant_bytes(const ir_graph *g)
 {
@@ -156,7 +83,9 @@ static size_t constant_bytes(const ir_graph *g)
     return sum;
 }
 
-static tacit_status pack_weights(prog_program *p, const op_jobs *jobs, tacit_error *err)
+/* What is kept in a file must be there; otherwise planning and the first run go on beside. */
+static tacit_status pack_weights(prog_program *p, const op_jobs *jobs, const uint32_t *first_job,
+                                 tacit_error *err)
 {
     if (!jobs->count)
         return TACIT_OK;
@@ -166,7 +95,8 @@ static tacit_status pack_weights(prog_program *p, const op_jobs *jobs, tacit_err
         p->mapped_bytes = p->packed.bytes;
         return TACIT_OK;
     }
-    TRY(run_jobs(&p->lowered[0], jobs, err));
+    TRY(prog_packing_start(&p->lowered[0], jobs, first_job, p->n_nodes, p->packed.path != NULL,
+                           &p->packing, err));
     packed_save(&p->packed);
     return TACIT_OK;
 }
@@ -183,7 +113,8 @@ tacit_status prog_lower(prog_program *p, tacit_error *err)
     TRY(packed_open(&p->packed, &p->weights, p->allocator, constants, err));
     p->lowered = ARENA_ARRAY(&p->memory, p->n_nodes + 1u, op_lower);
     p->scratch = ARENA_ARRAY(&p->memory, p->n_nodes + 1u, size_t);
-    if (!p->lowered || !p->scratch)
+    uint32_t *first_job = ARENA_ARRAY(&p->memory, p->n_nodes + 1u, uint32_t);
+    if (!p->lowered || !p->scratch || !first_job)
         return error_memory(err, "lowering");
     for (uint32_t i = 0; i < p->n_nodes; i++) {
         op_lower *c = &p->lowered[i];
@@ -203,24 +134,24 @@ tacit_status prog_lower(prog_program *p, tacit_error *err)
                         .plain_sums = p->options.plain_sums,
                         .tuning = p->options.tuning,
                         .err = err};
+        first_job[i] = jobs.count;
         if (plan_is_alias_node(p->views, c->node)) {
             op_lower_note(c, "a view: moves no bytes");
             continue;
         }
-        uint32_t first = jobs.count;
         tacit_status status = lower_node(p, c, err);
         if (status != TACIT_OK)
             return op_context(c->node, status, err);
         if (p->packed.path)
-            TRY(packed_note(&p->packed, c, first));
+            TRY(packed_note(&p->packed, c, first_job[i]));
         p->scratch[i] = c->scratch;
         for (uint32_t k = 0; k < c->packed.count; k++)
             p->packed_bytes += c->packed.data[k].bytes;
         if (c->scratch > p->largest_scratch)
             p->largest_scratch = c->scratch;
     }
-    TRY(pack_weights(p, &jobs, err));
+    first_job[p->n_nodes] = jobs.count;
     for (uint32_t i = 0; i < p->n_nodes; i++)
         p->lowered[i].jobs = NULL;
-    return TACIT_OK;
+    return pack_weights(p, &jobs, first_job, err);
 }

@@ -14,6 +14,7 @@
 #include "plan/plan.h"
 #include "prog/interp.h"
 #include "prog/packed.h"
+#include "prog/packing.h"
 #include "tacit/tacit.h"
 
 typedef struct prog_options {
@@ -29,6 +30,7 @@ typedef struct prog_options {
     op_place_fn *place;
     void *owner;
     bool batch_invariant, plain_sums;
+    bool start_early;         /* while weights are being packed */
     struct op_tuning *tuning; /* may be NULL */
     const char *packed_file;  /* where packed weights are kept; NULL: nowhere */
     packed_identify_fn *identify;
@@ -88,6 +90,7 @@ typedef struct prog_program {
     prog_thunk *thunks;
     uint32_t n_thunks;
     uint32_t *first_thunk; /* by step, n_steps + 1 entries */
+    uint32_t *position;    /* in nodes, by a node's id */
     unsigned char *args;
     size_t args_size;
     VEC(prog_patch) fixed;     /* arena and state */
@@ -99,6 +102,7 @@ typedef struct prog_program {
     slab constants;           /* packed by the kernels' lowering */
     slab weights;             /* the same by jobs, or mapped: */
     packed_store packed;
+    prog_packing *packing; /* NULL: there was little to pack, or it has been */
     uint64_t weight_bytes, packed_bytes, mapped_bytes, largest_scratch;
 } prog_program;
 

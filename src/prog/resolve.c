@@ -47,7 +47,11 @@ static tacit_status patch_value(resolver *r, const ir_node *node, const ir_value
     prog_program *p = r->p;
     if (!v)
         return TACIT_OK; /* absent: the pointer stays NULL */
-    TRY(ir_tensor_make(plan_source(p->views, v)->constant, r->err));
+    const ir_tensor *constant = plan_source(p->views, v)->constant;
+    if (ir_tensor_is_late(constant)) { /* whoever packs it must not see it change */
+        prog_packing_finish(p->packing);
+        TRY(ir_tensor_make(constant, r->err));
+    }
     prog_place place = prog_locate(p, v);
     prog_patch patch = {.at = at, .port = place.port, .add = place.offset + add};
     if (ir_shape_size(&v->type.shape) == 0)
@@ -118,7 +122,8 @@ static tacit_status group(resolver *r, const prog_patch *all, uint32_t n, uint32
 
 static tacit_status list_thunks(prog_program *p, tacit_error *err)
 {
-    uint32_t *position = ARENA_ARRAY(&p->memory, p->graph->nodes.count + 1u, uint32_t);
+    uint32_t *position = p->position =
+        ARENA_ARRAY(&p->memory, p->graph->nodes.count + 1u, uint32_t);
     p->first_thunk = ARENA_ARRAY(&p->memory, p->plan.n_steps + 1u, uint32_t);
     if (!position || !p->first_thunk)
         return error_memory(err, "a program");

@@ -43,6 +43,22 @@ static tacit_status run_plain(prog_session *s, tacit_error *err)
     return TACIT_OK;
 }
 
+/* While weights are still being packed: each step waits for its own. */
+static tacit_status run_beside_packing(prog_session *s, tacit_error *err)
+{
+    const prog_program *p = s->program;
+    for (uint32_t step = 0; step < p->plan.n_steps; step++) {
+        prog_packing_need(p->packing, p->position[p->plan.steps[step]->id]);
+        for (uint32_t i = p->first_thunk[step]; i < p->first_thunk[step + 1]; i++) {
+            s->calls[i].fn(s->calls[i].args, 0, s->calls[i].tiles);
+            if (s->state.fault.code != CPU_FAULT_NONE)
+                return report_fault(s, i, err);
+        }
+    }
+    prog_packing_finish(p->packing);
+    return TACIT_OK;
+}
+
 /* Which of several faults was first depends on timing; running again in order says it surely. */
 static tacit_status run_tasks(prog_session *s, tacit_error *err)
 {
@@ -199,9 +215,13 @@ tacit_status prog_run(prog_session *s, tacit_error *err)
     bool has_tail = p->n_tail || p->n_tail_wanted;
     if (has_tail)
         arena_free(&s->tail_memory);
-    tacit_status status = s->profiling || s->watch ? run_observed(s, err)
-                          : s->task_run            ? run_tasks(s, err)
-                                                   : run_plain(s, err);
+    bool observed = s->profiling || s->watch, packing = prog_packing_goes_on(p->packing);
+    if (packing && (observed || s->task_run))
+        prog_packing_finish(p->packing);
+    tacit_status status = observed      ? run_observed(s, err)
+                          : s->task_run ? run_tasks(s, err)
+                          : packing     ? run_beside_packing(s, err)
+                                        : run_plain(s, err);
     if (status == TACIT_OK && has_tail)
         status = run_tail(s, err);
     s->state.step++;

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "prog/packing.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "ir/recipe.h"
+
+enum { MOST = 8, WORTH = 1 << 20 }; /* threads; bytes below which one is not worth starting */
+
+typedef struct worker {
+    prog_packing *packing;
+    void *room; /* for what a job makes to be packed */
+    pthread_t thread;
+} worker;
+
+typedef struct progress_of {
+    uint32_t end;         /* behind its last job */
+    uint32_t left, early; /* jobs that are not done; those of them that `second` ones wait for */
+} progress_of;
+
+struct prog_packing {
+    const op_lower *c;
+    const op_job *jobs;
+    uint32_t count;
+    uint32_t *node_of; /* by job */
+    progress_of *nodes;
+    uint32_t n_nodes;
+    size_t room;
+    atomic_bool over; /* all is packed, the threads have ended */
+    /* Under the lock: */
+    pthread_mutex_t lock;
+    pthread_cond_t moved; /* the last job of a node, or its last early one, is done */
+    uint32_t next, left;
+    bool stop, guest_busy, settled;
+    worker all[MOST]; /* the first one is for callers */
+    uint32_t threads; /* beside the caller */
+};
+
+/* Runs the next job; called and left with the lock held. */
+static void run_next(prog_packing *k, void *room)
+{
+    const op_job *job = &k->jobs[k->next];
+    progress_of *node = &k->nodes[k->node_of[k->next++]];
+    while (job->second && node->early) /* others have taken these: they will be done */
+        pthread_cond_wait(&k->moved, &k->lock);
+    pthread_mutex_unlock(&k->lock);
+    op_job_run(k->c, job, room);
+    pthread_mutex_lock(&k->lock);
+    node->left--;
+    node->early -= !job->second;
+    k->left--;
+    if (!node->left || !node->early)
+        pthread_cond_broadcast(&k->moved);
+}
+
+static void *work(void *context)
+{
+    const worker *self = context;
+    prog_packing *k = self->packing;
+    pthread_mutex_lock(&k->lock);
+    while (!k->stop && k->next < k->count)
+        run_next(k, self->room);
+    pthread_mutex_unlock(&k->lock);
+    return NULL;
+}
+
+bool prog_packing_goes_on(const prog_packing *k)
+{
+    return k && !atomic_load_explicit(&k->over, memory_order_acquire);
+}
+
+/* Of several callers at a time one helps: there is room for one. */
+static void help_until(prog_packing *k, uint32_t end, const uint32_t *left)
+{
+    pthread_mutex_lock(&k->lock);
+    bool helps = !k->guest_busy;
+    k->guest_busy |= helps;
+    while (*left)
+        if (helps && k->next < end)
+            run_next(k, k->all[0].room);
+        else
+            pthread_cond_wait(&k->moved, &k->lock);
+    if (helps)
+        k->guest_busy = false;
+    pthread_mutex_unlock(&k->lock);
+}
+
+void prog_packing_need(prog_packing *k, uint32_t node)
+{
+    help_until(k, k->nodes[node].end, &k->nodes[node].left);
+}
+
+static void join(prog_packing *k)
+{
+    for (uint32_t i = 1; i <= k->threads; i++)
+        pthread_join(k->all[i].thread, NULL);
+    for (uint32_t i = 0; i < MOST; i++)
+        mem_release(k->c->allocator, k->all[i].room, k->room);
+    memset(k->all, 0, sizeof k->all);
+    k->threads = 0;
+}
+
+void prog_packing_finish(prog_packing *k)
+{
+    if (!k)
+        return;
+    help_until(k, k->count, &k->left);
+    pthread_mutex_lock(&k->lock);
+    bool mine = !k->settled && !k->guest_busy; /* else it is done when the program is freed */
+    k->settled |= mine;
+    pthread_mutex_unlock(&k->lock);
+    if (mine) {
+        join(k);
+        atomic_store_explicit(&k->over, true, memory_order_release);
+    }
+}
+
+void prog_packing_free(prog_packing *k)
+{
+    if (!k)
+        return;
+    pthread_mutex_lock(&k->lock);
+    k->stop = true;
+    pthread_mutex_unlock(&k->lock);
+    join(k);
+    pthread_cond_destroy(&k->moved);
+    pthread_mutex_destroy(&k->lock);
+    mem_release(k->c->allocator, k->nodes, (k->n_nodes + 1u) * sizeof *k->nodes);
+    mem_release(k->c->allocator, k->node_of, (k->count + 1u) * sizeof *k->node_of);
+    mem_release(k->c->allocator, k, sizeof *k);
+}
+
+/* A thread that cannot be had is done without. Signals are for the threads of the caller. */
+static void start_threads(prog_packing *k, uint32_t wanted)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (k->threads < wanted) {
+        worker *w = &k->all[k->threads + 1];
+        w->packing = k;
+        w->room = k->room ? mem_alloc(k->c->allocator, k->room) : NULL;
+        if ((k->room && !w->room) || pthread_create(&w->thread, NULL, work, w) != 0)
+            break;
+        k->threads++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* How much there is to do, and by which node. */
+static size_t take_stock(prog_packing *k, const uint32_t *first_job)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < k->n_nodes; i++) {
+        progress_of *node = &k->nodes[i];
+        node->end = first_job[i + 1];
+        node->left = first_job[i + 1] - first_job[i];
+        for (uint32_t j = first_job[i]; j < first_job[i + 1]; j++) {
+            const op_job *job = &k->jobs[j];
+            k->node_of[j] = i;
+            node->early += !job->second;
+            bytes += job->bytes;
+            if (ir_tensor_is_late(job->weight) && job->bytes > k->room)
+                k->room = job->bytes;
+        }
+    }
+    return bytes;
+}
+
+tacit_status prog_packing_start(const op_lower *c, const op_jobs *jobs, const uint32_t *first_job,
+                                uint32_t n_nodes, bool wait, prog_packing **out, tacit_error *err)
+{
+    *out = NULL;
+    if (!jobs->count)
+        return TACIT_OK;
+    prog_packing *k = mem_alloc_zero(c->allocator, sizeof *k);
+    if (!k)
+        return error_memory(err, "packed weights");
+    *k = (prog_packing){.c = c,
+                        .jobs = jobs->data,
+                        .count = jobs->count,
+                        .left = jobs->count,
+                        .n_nodes = n_nodes,
+                        .nodes = mem_alloc_zero(c->allocator, (n_nodes + 1u) * sizeof *k->nodes),
+                        .node_of =
+                            mem_alloc_zero(c->allocator, (jobs->count + 1u) * sizeof *k->node_of)};
+    atomic_init(&k->over, false);
+    pthread_mutex_init(&k->lock, NULL);
+    pthread_cond_init(&k->moved, NULL);
+    size_t bytes = k->nodes && k->node_of ? take_stock(k, first_job) : 0;
+    k->all[0].room = k->room ? mem_alloc(c->allocator, k->room) : NULL;
+    if (!k->nodes || !k->node_of || (k->room && !k->all[0].room)) {
+        k->count = k->node_of ? k->count : 0;
+        prog_packing_free(k);
+        return error_memory(err, "packed weights");
+    }
+    uint32_t processors = cpu_count() < MOST ? cpu_count() : MOST;
+    if (bytes >= WORTH)
+        start_threads(k, processors - 1);
+    if (wait || !k->threads) {
+        prog_packing_finish(k);
+        prog_packing_free(k);
+        return TACIT_OK;
+    }
+    *out = k;
+    return TACIT_OK;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Packing beside everything else: every job runs once, those of a node are over when it is needed,
+ * second ones come after the others of their node, whoever asks and however many ask. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <pthread.h>
+
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "base/rng.h"
+#include "prog/packing.h"
+
+enum { NODES = 60, MOST_JOBS = 9, CALLERS = 3, ELEMENTS = 40000 };
+
+typedef struct ledger {
+    atomic_uint done[NODES], early[NODES], runs[NODES * MOST_JOBS];
+    atomic_bool wrong;
+} ledger;
+
+typedef struct args {
+    const float *weight;
+    ledger *book;
+    uint32_t node, job, early; /* early: jobs that must be done before this one */
+} args;
+
+static void note(const void *context, uint32_t begin, uint32_t end)
+{
+    const args *a = context;
+    ledger *l = a->book;
+    float sum = 0;
+    for (int i = 0; i < ELEMENTS; i++)
+        sum += a->weight[i];
+    bool right = begin == 3 && end == 5 && sum == (float)ELEMENTS;
+    if (!right || (a->early && atomic_load(&l->early[a->node]) != a->early))
+        atomic_store(&l->wrong, true);
+    atomic_fetch_add(&l->runs[a->job], 1);
+    if (!a->early)
+        atomic_fetch_add(&l->early[a->node], 1);
+    atomic_fetch_add(&l->done[a->node], 1);
+}
+
+typedef struct setup {
+    arena memory;
+    ledger book;
+    op_jobs jobs;
+    uint32_t first[NODES + 1];
+    op_lower lower;
+    prog_packing *packing;
+} setup;
+
+/* Nodes with none to several jobs; of some the last ones are second. */
+static void start(setup *s, uint64_t seed, bool wait)
+{
+    memset(s, 0, sizeof *s);
+    arena_init(&s->memory, NULL);
+    rng r = rng_seed(seed);
+    ir_shape shape = ir_shape_of(1, (int64_t[]){ELEMENTS});
+    ir_tensor *w = ir_tensor_new(&s->memory, TACIT_F32, &shape);
+    assert_non_null(w);
+    for (int i = 0; i < ELEMENTS; i++)
+        ((float *)w->data)[i] = 1;
+    for (uint32_t n = 0; n < NODES; n++) {
+        s->first[n] = s->jobs.count;
+        uint32_t early = (uint32_t)rng_below(&r, 6);
+        uint32_t late = early && rng_below(&r, 2) ? (uint32_t)rng_below(&r, 4) : 0;
+        for (uint32_t i = 0; i < early + late; i++) {
+            args a = {NULL, &s->book, n, s->jobs.count, i < early ? 0 : early};
+            op_job job = {.fn = note,
+                          .args = arena_copy(&s->memory, &a, sizeof a),
+                          .args_size = sizeof a,
+                          .begin = 3,
+                          .end = 5,
+                          .weight = w,
+                          .field = offsetof(args, weight),
+                          .bytes = w->bytes,
+                          .second = i >= early};
+            assert_true(job.args && vec_push(&s->memory, &s->jobs, job));
+        }
+    }
+    s->first[NODES] = s->jobs.count;
+    tacit_error err = {0};
+    assert_int_equal(
+        prog_packing_start(&s->lower, &s->jobs, s->first, NODES, wait, &s->packing, &err),
+        TACIT_OK);
+}
+
+static void all_ran_once(setup *s)
+{
+    assert_false(atomic_load(&s->book.wrong));
+    for (uint32_t i = 0; i < s->jobs.count; i++)
+        assert_int_equal(atomic_load(&s->book.runs[i]), 1);
+}
+
+static void end(setup *s)
+{
+    prog_packing_free(s->packing);
+    arena_free(&s->memory);
+}
+
+static bool node_is_done(setup *s, uint32_t n)
+{
+    return atomic_load(&s->book.done[n]) == s->first[n + 1] - s->first[n];
+}
+
+static void a_node_is_there_when_it_is_needed(void **state)
+{
+    (void)state;
+    static setup s;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        start(&s, seed, false);
+        rng r = rng_seed(seed + 100);
+        for (int i = 0; s.packing && i < NODES; i++) { /* not in their order */
+            uint32_t n = (uint32_t)rng_below(&r, NODES);
+            prog_packing_need(s.packing, n);
+            assert_true(node_is_done(&s, n));
+        }
+        prog_packing_finish(s.packing);
+        assert_false(prog_packing_goes_on(s.packing));
+        prog_packing_finish(s.packing); /* again does nothing */
+        all_ran_once(&s);
+        end(&s);
+    }
+}
+
+typedef struct caller {
+    setup *s;
+    atomic_bool wrong;
+    pthread_t thread;
+} caller;
+
+static void *run_all(void *context)
+{
+    caller *c = context;
+    for (uint32_t n = 0; n < NODES; n++) {
+        prog_packing_need(c->s->packing, n);
+        if (!node_is_done(c->s, n))
+            atomic_store(&c->wrong, true);
+    }
+    prog_packing_finish(c->s->packing);
+    return NULL;
+}
+
+static void several_may_need_it_at_a_time(void **state)
+{
+    (void)state;
+    static setup s;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        start(&s, seed, false);
+        caller all[CALLERS] = {0};
+        for (int i = 0; s.packing && i < CALLERS; i++) {
+            all[i].s = &s;
+            assert_int_equal(pthread_create(&all[i].thread, NULL, run_all, &all[i]), 0);
+        }
+        for (int i = 0; s.packing && i < CALLERS; i++) {
+            assert_int_equal(pthread_join(all[i].thread, NULL), 0);
+            assert_false(atomic_load(&all[i].wrong));
+        }
+        all_ran_once(&s);
+        end(&s);
+    }
+}
+
+static void it_may_be_waited_for_or_left(void **state)
+{
+    (void)state;
+    static setup s;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        start(&s, seed, true);
+        assert_null(s.packing);
+        all_ran_once(&s);
+        end(&s);
+        start(&s, seed, false);
+        end(&s); /* at once */
+        assert_false(atomic_load(&s.book.wrong));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_node_is_there_when_it_is_needed),
+        cmocka_unit_test(several_may_need_it_at_a_time),
+        cmocka_unit_test(it_may_be_waited_for_or_left),
+    };
+    return cmocka_run_group_tests_name("packing", tests, NULL, NULL);
+}
