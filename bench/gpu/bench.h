@@ -68,6 +68,5 @@ void spaces_stop(spaces *s);
 /* Without namespaces: a process that passes bytes between `from` and `to` (ports of this machine)
  * as such a line would; it ends with its parent. */
 int relay_start(int from, int to, const net *line);
-void relay_stop(int pid);
 
 #endif

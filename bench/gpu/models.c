@@ -8,6 +8,7 @@
 
 #include "base/rng.h"
 #include "bench.h"
+#include "line.h"
 
 const model_entry bench_models[BENCH_MODELS] = {
     {"bert-tiny", "bert-tiny", "", 0.091, 0.064, NAN, 0.025, 0.012, NAN},
@@ -185,7 +186,7 @@ static double ask(bench *b, const files *f, unsigned together, const net *over, 
     question q = {.path = f->path, .together = together, .check = check, .apart = &apart};
     start_and_read(q, peers, o);
     if (relay)
-        relay_stop(relay);
+        line_end(relay);
     spaces_stop(&apart);
     *spaced = joined;
     b->failed |= !o[0].ok || !o[1].ok;
