@@ -73,6 +73,23 @@ class About(NamedTuple):
     metadata: Dict[str, str]
 
 
+def _signature(ports: Sequence[Port]) -> str:
+    def one(p: Port) -> str:
+        shape = "?" if p.shape is None else ",".join("?" if d is None else str(d) for d in p.shape)
+        return f"{p.name}: {p.dtype}[{shape}]"
+
+    return "(" + ", ".join(map(one, ports)) + ")"
+
+
+def _described(thing: Any) -> str:
+    """The __repr__ of what has inputs and outputs; what is closed says so."""
+    name = type(thing).__name__
+    try:
+        return f"<tacit.{name} {_signature(thing.inputs)} -> {_signature(thing.outputs)}>"
+    except Error as e:
+        return f"<tacit.{name}: {e}>"
+
+
 class Model(_tacit.Model):
     """A graph as it was loaded or built. Immutable."""
 
@@ -116,8 +133,7 @@ class Model(_tacit.Model):
     def _repr_html_(self) -> str:
         return self.show()._repr_html_()
 
-    def __repr__(self) -> str:
-        return f"<tacit.Model {_signature(self.inputs)} -> {_signature(self.outputs)}>"
+    __repr__ = _described
 
 
 class Program(_tacit.Program):
@@ -143,8 +159,7 @@ class Program(_tacit.Program):
     def _repr_html_(self) -> str:
         return self.show()._repr_html_()
 
-    def __repr__(self) -> str:
-        return f"<tacit.Program {_signature(self.inputs)} -> {_signature(self.outputs)}>"
+    __repr__ = _described
 
 
 class Session(_tacit.Session):
@@ -178,11 +193,7 @@ class Session(_tacit.Session):
     def __exit__(self, *unused: Any) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        try:
-            return f"<tacit.Session {_signature(self.inputs)} -> {_signature(self.outputs)}>"
-        except Error as e:
-            return f"<tacit.Session: {e}>"
+    __repr__ = _described
 
 
 class Runner(_tacit.Runner):
@@ -208,11 +219,7 @@ class Runner(_tacit.Runner):
     def __exit__(self, *unused: Any) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        try:
-            return f"<tacit.Runner {_signature(self.inputs)} -> {_signature(self.outputs)}>"
-        except Error as e:
-            return f"<tacit.Runner: {e}>"
+    __repr__ = _described
 
 
 class View:
@@ -234,14 +241,6 @@ class View:
         profile = f"<pre>{escape(_profile_text(self.rows))}</pre>" if self.rows else ""
         frame = '<iframe style="width:100%;height:40em;border:1px solid #ccc" srcdoc="{}"></iframe>'
         return frame.format(escape(self.html)) + profile
-
-
-def _signature(ports: Sequence[Port]) -> str:
-    def one(p: Port) -> str:
-        shape = "?" if p.shape is None else ",".join("?" if d is None else str(d) for d in p.shape)
-        return f"{p.name}: {p.dtype}[{shape}]"
-
-    return "(" + ", ".join(map(one, ports)) + ")"
 
 
 def _profile_text(rows: Sequence[Dict[str, Any]]) -> str:

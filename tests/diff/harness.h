@@ -18,6 +18,7 @@
 #include "diff/diff.h"
 #include "ir/text.h"
 #include "prog/interp.h"
+#include "support/splitmix.h"
 
 static inline void harness_resolve(ir_graph *g);
 static inline tacit_status harness_resolve_body(void *context, ir_graph *sub)
@@ -142,26 +143,6 @@ static inline ir_tensor *harness_grad(arena *a, const char *body, uint32_t n,
     return harness_run(a, g, all);
 }
 
-/* SplitMix64: the same numbers on every machine. */
-typedef struct harness_stream {
-    uint64_t state;
-} harness_stream;
-
-static inline double harness_unit(harness_stream *s)
-{
-    uint64_t z = s->state += 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    z ^= z >> 31;
-    return (double)(z >> 40) * 0x1p-24;
-}
-
-/* Mean zero, deviation one. */
-static inline double harness_sym(harness_stream *s)
-{
-    return (double)((float)(2 * harness_unit(s) - 1) * 1.7320508f);
-}
-
 /* The body with every f32 turned into f64. */
 static inline const char *harness_in_double(arena *a, const char *body)
 {
@@ -217,10 +198,10 @@ static inline void harness_differences(const char *body, uint32_t n, const char 
     arena_free(&a);
 }
 
-static inline void harness_fill(harness_stream *s, double *to, int64_t n, double scale)
+static inline void harness_fill(splitmix *s, double *to, int64_t n, double scale)
 {
     for (int64_t i = 0; i < n; i++)
-        to[i] = scale * harness_sym(s);
+        to[i] = scale * (double)splitmix_sym(s);
 }
 
 #endif

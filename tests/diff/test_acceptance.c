@@ -40,7 +40,7 @@ static void T15_T16_conv(void **state)
 {
     (void)state;
     double x[64], w[54], dy[48];
-    harness_stream s = {7};
+    splitmix s = {7};
     harness_fill(&s, x, 32, 1), harness_fill(&s, w, 54, 1), harness_fill(&s, dy, 48, 1);
     harness_differences("in %x : f32[1,2,4,4]\nin %w : f32[3,2,3,3]\n%y = Conv(%x, %w) pads=[1, 1, "
                         "1, 1] @y\nout %y",
@@ -55,7 +55,7 @@ static void H9_conv_strides_dilations_groups(void **state)
 {
     (void)state;
     double x[64], w[32], dy[24];
-    harness_stream s = {11};
+    splitmix s = {11};
     harness_fill(&s, x, 64, 1), harness_fill(&s, w, 32, 1), harness_fill(&s, dy, 24, 1);
     const char *wrt[2] = {"x", "w"};
     harness_differences("in %x : f32[1,4,4,4]\nin %w : f32[4,2,2,2]\n%y = Conv(%x, %w) strides=[2, "
@@ -79,7 +79,7 @@ static void T17_T18_cross_entropy(void **state)
     harness_all_near("loss", &got[0], want, 1e-5);
     arena_free(&a);
     double logits[20], dy[4];
-    harness_stream s = {23};
+    splitmix s = {23};
     harness_fill(&s, logits, 20, 1), harness_fill(&s, dy, 4, 1);
     harness_differences("in %x : f32[4,5]\nconst %t : i64[4] = [0, 1, 2, 3]\n%y = "
                         "SoftmaxCrossEntropyLoss(%x, %t) reduction=\"none\" @y\nout %y",
@@ -114,7 +114,7 @@ static void T19_activations(void **state)
                                            "%r = Sqrt(%x) @r\n%y = Reciprocal(%r)", "%y = Relu(%x)",
                                            "%y = Abs(%x)"};
     double x[32], p[32], dy[32], small[32];
-    harness_stream s = {91};
+    splitmix s = {91};
     harness_fill(&s, p, 32, 1), harness_fill(&s, x, 32, 1), harness_fill(&s, dy, 32, 1);
     for (int i = 0; i < 32; i++) {
         p[i] = fabs(p[i]) + 0.5;
@@ -223,13 +223,13 @@ static void T25_T27_tangents(void **state)
 }
 
 /* Four well-conditioned systems. */
-static void draw_systems(harness_stream *s, double *matrices, double *sides)
+static void draw_systems(splitmix *s, double *matrices, double *sides)
 {
     for (int k = 0; k < 4; k++) {
         for (int i = 0; i < 9; i++)
-            matrices[9 * k + i] = 0.1 * harness_unit(s) + (i % 4 == 0 ? 4 : 0);
+            matrices[9 * k + i] = 0.1 * (double)splitmix_unit(s) + (i % 4 == 0 ? 4 : 0);
         for (int i = 0; i < 3; i++)
-            sides[3 * k + i] = harness_unit(s);
+            sides[3 * k + i] = (double)splitmix_unit(s);
     }
 }
 
@@ -239,7 +239,7 @@ static void T28_batched_solve(void **state)
     arena a;
     arena_init(&a, NULL);
     double matrices[36], sides[12];
-    harness_stream s = {0x57e1};
+    splitmix s = {0x57e1};
     draw_systems(&s, matrices, sides);
     const char *wrt[2] = {"A", "b"};
     ir_tensor *all = harness_grad(
@@ -285,7 +285,7 @@ static void T42_vmap_of_solve(void **state)
     arena a;
     arena_init(&a, NULL);
     double matrices[36], sides[12];
-    harness_stream s = {0xb47c};
+    splitmix s = {0xb47c};
     draw_systems(&s, matrices, sides);
     ir_tensor *got = run_vmap(&a, vector_body, 2, (const char *[]){"A", "b"}, 4,
                               (const double *[]){matrices, sides});
@@ -304,9 +304,9 @@ static void T43_vmap_of_dense(void **state)
     arena a;
     arena_init(&a, NULL);
     double w[9], b[3], x[12];
-    harness_stream s = {0xc1c0};
+    splitmix s = {0xc1c0};
     for (int i = 0; i < 24; i++)
-        *(i < 9 ? &w[i] : i < 12 ? &b[i - 9] : &x[i - 12]) = harness_unit(&s);
+        *(i < 9 ? &w[i] : i < 12 ? &b[i - 9] : &x[i - 12]) = (double)splitmix_unit(&s);
     ir_tensor *got =
         run_vmap(&a,
                  "in %x : f64[3]\nin %w : f64[3,3]\nin %b : f64[3]\nconst %r : i64[2] = [1, 3]\n"
@@ -362,7 +362,7 @@ static void T48_batched_product(void **state)
 {
     (void)state;
     double x[24], w[40];
-    harness_stream s = {101};
+    splitmix s = {101};
     harness_fill(&s, x, 24, 1), harness_fill(&s, w, 40, 1);
     const char *body = "in %a : f32[2,3,4]\nin %b : f32[2,4,5]\n%p = MatMul(%a, %b) @p\n%y = "
                        "ReduceSum(%p) keepdims=0 @y\nout %y";
@@ -384,7 +384,7 @@ static void T49_softmax(void **state)
 {
     (void)state;
     double x[15], weights[15];
-    harness_stream s = {57};
+    splitmix s = {57};
     harness_fill(&s, x, 15, 1);
     const char *body = "in %x : f32[3,5]\n%y = Softmax(%x) axis=-1 @y\nout %y";
     harness_differences(body, 1, (const char *[]){"x"}, (double *[]){x}, NULL, 1e-6);
@@ -409,7 +409,7 @@ static void T50_layer_norm(void **state)
 {
     (void)state;
     double x[18], scale[6], shift[6];
-    harness_stream s = {1009};
+    splitmix s = {1009};
     harness_fill(&s, x, 18, 1), harness_fill(&s, scale, 6, 1), harness_fill(&s, shift, 6, 1);
     for (int i = 0; i < 6; i++)
         scale[i] = fabs(scale[i]) + 0.5;
@@ -429,7 +429,7 @@ static void T51_T52_dense(void **state)
 {
     (void)state;
     double x[12], w[15], b[5];
-    harness_stream s = {7};
+    splitmix s = {7};
     harness_fill(&s, x, 12, 1), harness_fill(&s, w, 15, 1), harness_fill(&s, b, 5, 1);
     harness_differences("in %x : f32[4,3]\nin %w : f32[3,5]\nin %b : f32[5]\nconst %t : i64[4] = "
                         "[0, 1, 2, 3]\n%p = MatMul(%x, %w) @p\n%l = Add(%p, %b) @l\n%y = "
@@ -446,7 +446,7 @@ static void T53_conv_net(void **state)
 {
     (void)state;
     double x[36], wc[18], bc[2] = {5.0, 5.1}, wfc[24], bfc[3];
-    harness_stream s = {34};
+    splitmix s = {34};
     harness_fill(&s, x, 36, 1), harness_fill(&s, wc, 18, 0.2), harness_fill(&s, wfc, 24, 0.5),
         harness_fill(&s, bfc, 3, 1);
     const char *body =

@@ -116,7 +116,7 @@ static void H11_hessian_vector_products(void **state)
     arena_init(&a, NULL);
     tacit_error err = {0};
     double params[PARAMS], along[PARAMS];
-    harness_stream s = {5};
+    splitmix s = {5};
     harness_fill(&s, params, PARAMS, 0.5), harness_fill(&s, along, PARAMS, 1);
     const char *names[3] = {"w", "b", "v"};
     ir_graph *g = net_gradient(&a), *h = ir_graph_clone(g, &a);
@@ -168,7 +168,7 @@ static void H11_jacobian_by_vmap_of_jvp(void **state)
     if (diff_vmap(v, 1, &wrt, 3, &err) != TACIT_OK || diff_jvp(v, 1, &wrt, &err) != TACIT_OK)
         fail_msg("%s", err.message);
     double points[9], along[9];
-    harness_stream s = {8};
+    splitmix s = {8};
     harness_fill(&s, points, 9, 1), harness_fill(&s, along, 9, 1);
     in[0] = harness_tensor(&a, &v->inputs.data[0]->type, points);
     in[1] = harness_tensor(&a, &v->inputs.data[1]->type, along);
@@ -223,7 +223,7 @@ static void vmap_of_grad_of_scan(void **state)
     if (diff_vmap(all, 2, names, 3, &err) != TACIT_OK)
         fail_msg("%s", err.message);
     double init[6], xs[24], w[2] = {0.7, -1.2};
-    harness_stream s = {77};
+    splitmix s = {77};
     harness_fill(&s, init, 6, 1), harness_fill(&s, xs, 24, 1);
     const ir_tensor *in[3] = {harness_tensor(&a, &all->inputs.data[0]->type, init),
                               harness_tensor(&a, &all->inputs.data[1]->type, xs),
@@ -277,7 +277,7 @@ static void H10_learning(void **state)
     arena a;
     arena_init(&a, NULL);
     double x[36], wc[18], bc[2] = {5.0, 5.1}, wfc[24], bfc[3];
-    harness_stream s = {34};
+    splitmix s = {34};
     harness_fill(&s, x, 36, 1), harness_fill(&s, wc, 18, 0.2), harness_fill(&s, wfc, 24, 0.5);
     harness_fill(&s, bfc, 3, 1);
     char image[800] = "";
@@ -302,9 +302,9 @@ static void H10_learning(void **state)
     double points[64], w[2] = {0}, b[1] = {0};
     char data[2000] = "", labels[400] = "";
     for (int i = 0; i < 32; i++) {
-        double u = harness_sym(&s), side = i % 2 ? 1 : -1;
+        double u = (double)splitmix_sym(&s), side = i % 2 ? 1 : -1;
         points[2 * i] = u;
-        points[2 * i + 1] = 0.5 * u + side * (0.3 + harness_unit(&s));
+        points[2 * i + 1] = 0.5 * u + side * (0.3 + (double)splitmix_unit(&s));
         snprintf(data + strlen(data), sizeof data - strlen(data), "%s%.9g, %.9g", i ? ", " : "",
                  points[2 * i], points[2 * i + 1]);
         snprintf(labels + strlen(labels), sizeof labels - strlen(labels), "%s%d", i ? ", " : "",
@@ -332,7 +332,7 @@ static void H14_odd_f32_carry(void **state)
 {
     (void)state;
     double init[3] = {0.3, -0.6, 0.9}, g[12];
-    harness_stream s = {3};
+    splitmix s = {3};
     harness_fill(&s, g, 12, 1);
     harness_differences("in %init : f32[3]\nconst %n : f32[4] = [0, 0, 0, 0]\n%last, %all = "
                         "Scan(%init, %n) body=graph \"b\" {\nin %c : f32[3]\nin %x : f32[]\n%u = "

@@ -107,21 +107,13 @@ static void *run_device_side(void *context)
     return NULL;
 }
 
-static void draw_seeds(world *w, uint8_t seed[2][16])
-{
-    for (int b = 0; b < 2; b++)
-        for (int i = 0; i < 16; i++)
-            seed[b][i] = (uint8_t)rng_u64(&w->r);
-}
-
 /* Deals with and without a device, compares the keys, runs with the devices given. */
 static void run_with(world *w, uint64_t run, const cuda_device *dealer_device, device_side s[2])
 {
     uint8_t seed[2][16];
     memory_key key[2] = {{0}}, again[2] = {{0}};
     fss_dealer dealer;
-    int fds[2];
-    draw_seeds(w, seed);
+    world_seeds(w, seed);
     fss_dealer_init(&dealer, &w->p->suite, seed[0], seed[1]);
     if (sec_deal(w->p, &dealer, run, key_append, key, &w->err) != TACIT_OK)
         fail_msg("%s", w->err.message);
@@ -142,21 +134,7 @@ static void run_with(world *w, uint64_t run, const cuda_device *dealer_device, d
             free(again[b].data);
         }
     }
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-    pthread_t thread[2];
-    for (unsigned b = 0; b < 2; b++) {
-        side *x = &s[b].s;
-        x->w = w;
-        x->fd = fds[b];
-        x->key = &key[b];
-        x->run = run;
-        fss_party_init(&x->party, &w->p->suite, b, seed[b]);
-        assert_int_equal(pthread_create(&thread[b], NULL, run_device_side, &s[b]), 0);
-    }
-    for (int b = 0; b < 2; b++)
-        pthread_join(thread[b], NULL);
-    close(fds[0]);
-    close(fds[1]);
+    world_run_both(w, run, key, seed, run_device_side, &s[0].s, &s[1].s);
     if (s[0].s.status == TACIT_OK && s[1].s.status == TACIT_OK &&
         sec_simulate(w->p, &dealer, run, (const ir_tensor *const *)w->in, w->sim, &w->err) !=
             TACIT_OK)
@@ -386,7 +364,7 @@ static void check_together(const char *text, const cuda_device devices[2][TOGETH
     memory_key key[2][TOGETHER] = {{{0}}};
     ir_tensor *in[TOGETHER * MOST], *out[TOGETHER * MOST];
     fss_dealer dealer;
-    draw_seeds(&w, seed);
+    world_seeds(&w, seed);
     fss_dealer_init(&dealer, &w.p->suite, seed[0], seed[1]);
     assert_true(n_in <= MOST && n_out <= MOST);
     for (uint32_t i = 0; i < TOGETHER; i++) {
@@ -401,26 +379,14 @@ static void check_together(const char *text, const cuda_device devices[2][TOGETH
         for (uint32_t k = 0; k < n_out; k++)
             copy_tensor(&w, w.out[k], &out[i * n_out + k]);
     }
-    int fds[2];
-    pthread_t thread[2];
     together_side s[2];
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-    for (unsigned b = 0; b < 2; b++) {
-        s[b] = (together_side){.s = {.w = &w, .fd = fds[b], .run = 4},
-                               .devices = devices[b],
-                               .keys = key[b],
-                               .in = (const ir_tensor *const *)in,
-                               .out = out};
-        fss_party_init(&s[b].s.party, &w.p->suite, b, seed[b]);
-        assert_int_equal(pthread_create(&thread[b], NULL, run_together, &s[b]), 0);
-    }
+    for (unsigned b = 0; b < 2; b++)
+        s[b] = (together_side){
+            .devices = devices[b], .keys = key[b], .in = (const ir_tensor *const *)in, .out = out};
+    world_run_both(&w, 4, NULL, seed, run_together, &s[0].s, &s[1].s);
     for (int b = 0; b < 2; b++)
-        pthread_join(thread[b], NULL);
-    for (int b = 0; b < 2; b++) {
-        close(fds[b]);
         if (s[b].s.status != TACIT_OK)
             fail_msg("party %d: %s", b, s[b].s.err.message);
-    }
     for (uint32_t i = 0; i < TOGETHER; i++) {
         if (sec_simulate(w.p, &dealer, 4 + i, (const ir_tensor *const *)in + i * n_in, w.sim,
                          &w.err) != TACIT_OK)

@@ -48,27 +48,12 @@ static void run_with(world *w, uint64_t run, device_side s[2])
     uint8_t seed[2][16] = {{1}, {2}};
     memory_key key[2] = {{0}};
     fss_dealer dealer;
-    int fds[2];
-    pthread_t thread[2];
     fss_dealer_init(&dealer, &w->p->suite, seed[0], seed[1]);
-    if (sec_deal(w->p, &dealer, run, key_append, key, &w->err) != TACIT_OK ||
-        socketpair(AF_UNIX, SOCK_STREAM, 0, fds) != 0)
+    if (sec_deal(w->p, &dealer, run, key_append, key, &w->err) != TACIT_OK)
         fail_msg("%s", w->err.message);
-    for (unsigned b = 0; b < 2; b++) {
-        side *x = &s[b].s;
-        x->w = w;
-        x->fd = fds[b];
-        x->key = &key[b];
-        x->run = run;
-        fss_party_init(&x->party, &w->p->suite, b, seed[b]);
-        assert_int_equal(pthread_create(&thread[b], NULL, run_device_side, &s[b]), 0);
-    }
+    world_run_both(w, run, key, seed, run_device_side, &s[0].s, &s[1].s);
     for (int b = 0; b < 2; b++)
-        pthread_join(thread[b], NULL);
-    for (int b = 0; b < 2; b++) {
-        close(fds[b]);
         free(key[b].data);
-    }
 }
 
 /* A GPU that really fails: its table of functions with one round that writes where nothing is. */

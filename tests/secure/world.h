@@ -274,34 +274,49 @@ static inline void *run_side(void *context)
     return NULL;
 }
 
+static inline void world_seeds(world *w, uint8_t seed[2][16])
+{
+    for (int b = 0; b < 2; b++)
+        for (int i = 0; i < 16; i++)
+            seed[b][i] = (uint8_t)rng_u64(&w->r);
+}
+
+/* Both parties at once, joined by a socket: `body` gets one of the sides, which are (or begin with)
+ * a side. `key` may be NULL where the sides have keys of their own. */
+static inline void world_run_both(world *w, uint64_t run, memory_key *key, uint8_t seed[2][16],
+                                  void *(*body)(void *), side *first, side *second)
+{
+    side *const s[2] = {first, second};
+    int fds[2];
+    pthread_t thread[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    for (unsigned b = 0; b < 2; b++) {
+        s[b]->w = w;
+        s[b]->fd = fds[b];
+        s[b]->key = key ? &key[b] : NULL;
+        s[b]->run = run;
+        fss_party_init(&s[b]->party, &w->p->suite, b, seed[b]);
+        assert_int_equal(pthread_create(&thread[b], NULL, body, s[b]), 0);
+    }
+    for (int b = 0; b < 2; b++)
+        pthread_join(thread[b], NULL);
+    close(fds[0]);
+    close(fds[1]);
+}
+
 /* Deals, runs both parties, and the twin where both succeed; the sides' results are in `s`. */
 static inline void world_deal_and_run(world *w, uint64_t run, side s[2], bool twin)
 {
     uint8_t seed[2][16];
     memory_key key[2] = {{0}};
     fss_dealer dealer;
-    int fds[2];
-    for (int b = 0; b < 2; b++)
-        for (int i = 0; i < 16; i++)
-            seed[b][i] = (uint8_t)rng_u64(&w->r);
+    world_seeds(w, seed);
     fss_dealer_init(&dealer, &w->p->suite, seed[0], seed[1]);
     if (sec_deal(w->p, &dealer, run, key_append, key, &w->err) != TACIT_OK)
         fail_msg("%s", w->err.message);
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-    pthread_t thread[2];
-    for (unsigned b = 0; b < 2; b++) {
+    for (unsigned b = 0; b < 2; b++)
         assert_int_equal(key[b].size, w->p->key_bytes[b]);
-        s[b].w = w;
-        s[b].fd = fds[b];
-        s[b].key = &key[b];
-        s[b].run = run;
-        fss_party_init(&s[b].party, &w->p->suite, b, seed[b]);
-        assert_int_equal(pthread_create(&thread[b], NULL, run_side, &s[b]), 0);
-    }
-    for (int b = 0; b < 2; b++)
-        pthread_join(thread[b], NULL);
-    close(fds[0]);
-    close(fds[1]);
+    world_run_both(w, run, key, seed, run_side, &s[0], &s[1]);
     if (s[0].status == TACIT_OK && s[1].status == TACIT_OK && twin) {
         for (int b = 0; b < 2; b++)
             assert_int_equal(key[b].at, key[b].size);
