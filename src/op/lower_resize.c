@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Resize and Upsample of f32: one pass over the data for every axis that changes, with the entries
  * and weights of the filter worked out at compile time. */
+#include <math.h>
 #include <string.h>
 
 #include "cpu/resample.h"
@@ -21,7 +22,9 @@ static bool settled(const op_lower *c, uint32_t i)
     return !op_lower_has(c, i) || known(c, i) || ir_shape_size(&c->in[i].type.shape) == 0;
 }
 
-/* Tables [taps][out]; entries that need fewer have weights of zero. */
+/* Tables [taps][out]. Where fewer are needed the first tap stands several times, with parts of its
+ * weight that add up to it without rounding, the smallest first: a weight of zero would make NaN of
+ * an infinite neighbour. */
 static tacit_status make_tables(op_lower *c, const op_resize *r, int32_t d, cpu_resample_args *p)
 {
     int32_t index[MOST_TAPS];
@@ -40,9 +43,11 @@ static tacit_status make_tables(op_lower *c, const op_resize *r, int32_t d, cpu_
     p->copies = p->taps == 1;
     for (int64_t o = 0; o < p->out; o++) {
         int32_t n = op_resize_taps(r, d, o, p->in, MOST_TAPS, index, weight);
+        int32_t more = (int32_t)p->taps - n;
         for (int32_t t = 0; t < p->taps; t++) {
-            indices[t * p->out + o] = index[t < n ? t : 0];
-            weights[t * p->out + o] = t < n ? weight[t] : 0;
+            int32_t tap = t < more ? 0 : t - more, halvings = t ? more - t + 1 : more;
+            indices[t * p->out + o] = index[tap];
+            weights[t * p->out + o] = tap ? weight[tap] : ldexpf(weight[0], -halvings);
         }
         p->copies &= weight[0] == 1;
     }

@@ -264,6 +264,28 @@ static void resizes(void **state)
         }
 }
 
+/* Between two entries lies a mean of both, on an entry that entry alone: one that is infinite does
+ * not reach it. */
+static void resizing_beside_infinity(void **state)
+{
+    (void)state;
+    static const double x[] = {1, INFINITY, 3, 4};
+    rng r = rng_seed(46);
+    for (int t = 0; t < 4; t++) {
+        op_case c;
+        op_case_begin(&c, "", "Resize");
+        op_case_f64(&c, TACIT_F32, t & 1 ? SHAPE(1, 1, 4, 1) : SHAPE(1, 1, 1, 4), x);
+        op_case_give(&c, NULL);
+        op_case_give(&c, NULL);
+        op_case_i64(&c, TACIT_I64, SHAPE(4),
+                    t & 1 ? (int64_t[]){1, 1, 8, 1} : (int64_t[]){1, 1, 1, 8});
+        op_case_string(&c, "mode", t & 2 ? "cubic" : "linear");
+        op_case_string(&c, "coordinate_transformation_mode", "asymmetric");
+        lower_check(&c, &r, 1, 8, 1e-6);
+        op_case_end(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -276,6 +298,7 @@ int main(void)
         cmocka_unit_test(casts_of_integers),
         cmocka_unit_test(rotary_embeddings),
         cmocka_unit_test(resizes),
+        cmocka_unit_test(resizing_beside_infinity),
     };
     return cmocka_run_group_tests_name("lowering of movers", tests, NULL, NULL);
 }
