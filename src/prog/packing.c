@@ -2,6 +2,7 @@
 #include "prog/packing.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 
@@ -35,8 +36,10 @@ struct prog_packing {
     pthread_cond_t moved; /* the last job of a node, or its last early one, is done */
     uint32_t next, left;
     bool stop, guest_busy, settled;
-    worker all[MOST]; /* the first one is for callers */
-    uint32_t threads; /* beside the caller */
+    worker all[MOST];  /* the first one is for callers */
+    uint32_t threads;  /* beside the caller */
+    cpu_set_t allowed; /* processors for them, once they run */
+    bool placed;
 };
 
 /* Runs the next job; called and left with the lock held. */
@@ -60,6 +63,8 @@ static void *work(void *context)
 {
     const worker *self = context;
     prog_packing *k = self->packing;
+    if (k->placed)
+        (void)!sched_setaffinity(0, sizeof k->allowed, &k->allowed);
     pthread_mutex_lock(&k->lock);
     while (!k->stop && k->next < k->count)
         run_next(k, self->room);
@@ -133,21 +138,40 @@ void prog_packing_free(prog_packing *k)
     mem_release(k->c->allocator, k, sizeof *k);
 }
 
+/* Left alone Linux starts a thread on the processor of its maker and moves one of them away after a
+ * tick or two, 4 ms: as long as all packing takes. So they are told to start elsewhere. */
+static void place_elsewhere(prog_packing *k, pthread_attr_t *attributes)
+{
+    int here = sched_getcpu();
+    if (here < 0 || here >= CPU_SETSIZE ||
+        sched_getaffinity(0, sizeof k->allowed, &k->allowed) != 0)
+        return;
+    cpu_set_t others = k->allowed;
+    CPU_CLR(here, &others);
+    k->placed = CPU_COUNT(&others) > 0 &&
+                pthread_attr_setaffinity_np(attributes, sizeof others, &others) == 0;
+}
+
 /* A thread that cannot be had is done without. Signals are for the threads of the caller. */
 static void start_threads(prog_packing *k, uint32_t wanted)
 {
     sigset_t all, before;
+    pthread_attr_t attributes;
+    if (!wanted || pthread_attr_init(&attributes) != 0)
+        return;
+    place_elsewhere(k, &attributes);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     while (k->threads < wanted) {
         worker *w = &k->all[k->threads + 1];
         w->packing = k;
         w->room = k->room ? mem_alloc(k->c->allocator, k->room) : NULL;
-        if ((k->room && !w->room) || pthread_create(&w->thread, NULL, work, w) != 0)
+        if ((k->room && !w->room) || pthread_create(&w->thread, &attributes, work, w) != 0)
             break;
         k->threads++;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
 }
 
 /* How much there is to do, and by which node. */
