@@ -132,6 +132,10 @@ static inline vm vm_or(vm a, vm b)
 {
     return _mm256_or_ps(a, b);
 }
+static inline int vm_any(vm m)
+{
+    return _mm256_movemask_ps(m) != 0;
+}
 static inline void vm_store_bytes(uint8_t *p, vm m)
 {
     __m256i ones = _mm256_srli_epi32(_mm256_castps_si256(m), 31);
@@ -203,7 +207,7 @@ static inline vf vf_swap(vf a)
     return _mm256_permute_ps(a, 0xb1);
 }
 #include "cpu/vec_fold.h"
-/* v + *x, v - *x and v · *x + c */
+/* v + *x, v - *x, v · *x and v · *x + c */
 static inline vf vf_add_at(vf v, const float *x)
 {
     return v + vf_set1(*x);
@@ -211,6 +215,10 @@ static inline vf vf_add_at(vf v, const float *x)
 static inline vf vf_sub_at(vf v, const float *x)
 {
     return v - vf_set1(*x);
+}
+static inline vf vf_mul_at(vf v, const float *x)
+{
+    return v * vf_set1(*x);
 }
 static inline vf vf_fma_at(vf v, const float *x, vf c)
 {

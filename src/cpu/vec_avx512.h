@@ -125,6 +125,10 @@ static inline vm vm_or(vm a, vm b)
 {
     return (vm)(a | b);
 }
+static inline int vm_any(vm m)
+{
+    return m != 0;
+}
 /* One byte (0 or 1) per element, and back. */
 static inline void vm_store_bytes(uint8_t *p, vm m)
 {
@@ -195,8 +199,8 @@ static inline vf vf_swap(vf a)
 {
     return _mm512_permute_ps(a, 0xb1);
 }
-/* v + *x, v - *x and v · *x + c. The compiler would keep *x in a register, and filling one takes
- * the pipe that adds; as an operand in memory it costs nothing. */
+/* v + *x, v - *x, v · *x and v · *x + c. The compiler would keep *x in a register, and filling one
+ * takes the pipe that adds; as an operand in memory it costs nothing. */
 static inline __attribute__((always_inline)) vf vf_add_at(vf v, const float *x)
 {
     vf y;
@@ -207,6 +211,12 @@ static inline __attribute__((always_inline)) vf vf_sub_at(vf v, const float *x)
 {
     vf y;
     __asm__("vsubps %2%{1to16%}, %1, %0" : "=v"(y) : "v"(v), "m"(*x));
+    return y;
+}
+static inline __attribute__((always_inline)) vf vf_mul_at(vf v, const float *x)
+{
+    vf y;
+    __asm__("vmulps %2%{1to16%}, %1, %0" : "=v"(y) : "v"(v), "m"(*x));
     return y;
 }
 static inline __attribute__((always_inline)) vf vf_fma_at(vf v, const float *x, vf c)

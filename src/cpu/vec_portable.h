@@ -144,6 +144,10 @@ static inline vm vm_or(vm a, vm b)
 {
     return a | b;
 }
+static inline int vm_any(vm m)
+{
+    return (m[0] | m[1] | m[2] | m[3]) != 0;
+}
 static inline void vm_store_bytes(uint8_t *p, vm m)
 {
     for (int i = 0; i < 4; i++)
@@ -204,7 +208,7 @@ static inline vf vf_swap(vf a)
     return (vf){a[1], a[0], a[3], a[2]};
 }
 #include "cpu/vec_fold.h"
-/* v + *x, v - *x and v · *x + c */
+/* v + *x, v - *x, v · *x and v · *x + c */
 static inline vf vf_add_at(vf v, const float *x)
 {
     return v + vf_set1(*x);
@@ -212,6 +216,10 @@ static inline vf vf_add_at(vf v, const float *x)
 static inline vf vf_sub_at(vf v, const float *x)
 {
     return v - vf_set1(*x);
+}
+static inline vf vf_mul_at(vf v, const float *x)
+{
+    return v * vf_set1(*x);
 }
 static inline vf vf_fma_at(vf v, const float *x, vf c)
 {

@@ -179,6 +179,8 @@ typedef enum kind {
     VALUES_AWAY,  /* columns of values 2^-20 … 2^20 of each other */
     ROWS_AWAY,    /* values 2^-10 … 2^10 of each other, key by key */
     UNEVEN,       /* of some queries all scores are near 14, of others near -14 */
+    SIZED,        /* queries, keys and values of other sizes than one, each kind of one size */
+    LATER,        /* the second half of the keys is longer */
     KINDS
 } kind;
 
@@ -188,7 +190,11 @@ static void fill(problem *t, kind what)
     for (int64_t i = 0; i < p->queries; i++)
         for (int64_t d = 0; d < p->depth; d++) {
             float *x = t->q + i * p->q_stride[2] + d;
-            *x *= what == PEAKED ? 6.0f : what == FAR ? 100.0f : what == FLAT ? 1e-3f : 1.0f;
+            *x *= what == PEAKED  ? 6.0f
+                  : what == FAR   ? 100.0f
+                  : what == FLAT  ? 1e-3f
+                  : what == SIZED ? 0.01f
+                                  : 1.0f;
             if (what == QUERIES_AWAY)
                 *x = ldexpf(*x, (int)(i * 7 % 41) - 20);
             if (what == UNEVEN)
@@ -200,6 +206,8 @@ static void fill(problem *t, kind what)
             *x = what == QUERIES_AWAY ? ldexpf(*x, -20)
                  : what == KEYS_AWAY  ? ldexpf(*x, -(int)(j * 7 % 21))
                  : what == UNEVEN     ? 0.2f * *x + 1.3f
+                 : what == SIZED      ? 70 * *x
+                 : what == LATER      ? *x * (j < p->keys / 2 ? 1.0f : 9.0f)
                                       : *x;
         }
     for (int64_t j = 0; j < p->keys; j++)
@@ -208,6 +216,7 @@ static void fill(problem *t, kind what)
             *x = what == VALUES_AWAY ? ldexpf(*x, (int)(d * 7 % 41) - 20)
                  : what == ROWS_AWAY ? ldexpf(*x, (int)(j * 7 % 21) - 10)
                  : what == FLAT      ? fabsf(*x)
+                 : what == SIZED     ? 300 * *x
                                      : *x;
         }
 }
@@ -235,8 +244,9 @@ static void distances(const problem *t, double *rms, double *most)
 static void as_exact_as_stated(void **state)
 {
     (void)state;
-    static const char *const names[KINDS] = {"normal", "peaked", "flat", "far",   "queries",
-                                             "keys",   "values", "rows", "uneven"};
+    static const char *const names[KINDS] = {"normal",  "peaked", "flat",   "far",
+                                             "queries", "keys",   "values", "rows",
+                                             "uneven",  "sized",  "later"};
     const int64_t keys[] = {64, 256, 1000};
     rng r = rng_seed(2);
     FOR_EACH_ISA(isa)
@@ -258,6 +268,17 @@ static void as_exact_as_stated(void **state)
         }
 }
 
+/* 30 queries, 100 keys in two blocks; one element of Q, K or V (in turn) is x. */
+static problem with_odd(rng *r, int which, float x)
+{
+    problem t = simple(r, 30, 100, 40, 50);
+    t.p.block_keys = 64;
+    float *const where[] = {t.q + 9 * t.p.q_stride[2], t.k + 50 * t.p.k_stride[2],
+                            t.v + 70 * t.p.v_stride[2]};
+    where[which % 3][7] = x;
+    return t;
+}
+
 /* What is infinite or NaN in Q, K or V gives what the plain kernel gives, and touches nothing else.
  */
 static void odd_elements(void **state)
@@ -267,18 +288,14 @@ static void odd_elements(void **state)
     rng r = rng_seed(3);
     FOR_EACH_ISA(isa)
     for (int what = 0; what < 9; what++) {
-        problem t = simple(&r, 30, 100, 40, 50);
-        t.p.block_keys = 64;
-        float *const where[] = {t.q + 9 * t.p.q_stride[2], t.k + 50 * t.p.k_stride[2],
-                                t.v + 70 * t.p.v_stride[2]};
-        where[what % 3][7] = odd[what / 3];
+        problem t = with_odd(&r, what, odd[what / 3]);
         run_plain(&t, isa);
         float *plain = test_floats(&r, t.floats, 0, 0);
         memcpy(plain, t.out, (size_t)t.floats * sizeof *plain);
         memset(t.out, 0, (size_t)t.floats * sizeof *plain);
         run(&t, isa);
-        for (int64_t i = 0; i < 30; i++)
-            for (int64_t d = 0; d < 50; d++) {
+        for (int64_t i = 0; i < t.p.queries; i++)
+            for (int64_t d = 0; d < t.p.v_depth; d++) {
                 int64_t at = i * t.p.out_stride[2] + d;
                 if (isfinite(plain[at]))
                     test_close("odd element", at, t.out[at], plain[at], 1e-5);
@@ -298,11 +315,7 @@ static void extremes(void **state)
     rng r = rng_seed(7);
     FOR_EACH_ISA(isa)
     for (int what = 0; what < 12; what++) {
-        problem t = simple(&r, 30, 100, 40, 50);
-        t.p.block_keys = 64;
-        float *const where[] = {t.q + 9 * t.p.q_stride[2], t.k + 50 * t.p.k_stride[2],
-                                t.v + 70 * t.p.v_stride[2]};
-        where[what % 3][7] = odd[what / 3];
+        problem t = with_odd(&r, what, odd[what / 3]);
         run(&t, isa);
         check(&t, "extremes");
         end(&t);
