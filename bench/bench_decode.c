@@ -13,17 +13,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/cpu.h"
+#include "base/slab.h"
 #include "cpu/gemm.h"
 #include "cpu/qmm.h"
 #include "op/lowerings.h"
 
+/* Weights of a tile: an even number of tiles for two threads, about 10 µs each. */
+#ifndef TILE_BYTES
+#define TILE_BYTES (400 << 10)
+#endif
 enum { LAYERS = 12, MATRICES = 4 * LAYERS + 1, RUNS = 15 };
 
 typedef struct matrix {
     int64_t k, n;
-    char *data, *scales; /* f32: data alone */
+    char *data;
     size_t bytes;
     cpu_qdot_args q;
     cpu_gemm_args g;
@@ -40,7 +44,8 @@ typedef struct work {
     atomic_uint next[MATRICES], done[MATRICES];
     uint32_t threads;
     size_t bytes;
-    float sink;
+    slab memory;
+    uint64_t sink;
 } work;
 
 static void die(const char *what)
@@ -49,9 +54,10 @@ static void die(const char *what)
     exit(1);
 }
 
-static void *room(size_t bytes)
+/* As packed weights lie: side by side in huge pages. */
+static void *room(slab *memory, size_t bytes)
 {
-    char *p = mem_alloc(NULL, bytes + 4096); /* huge pages, as packed weights have them */
+    char *p = slab_alloc(memory, bytes);
     if (!p)
         die("out of memory");
     for (size_t i = 0; i < bytes; i += 64) /* every line its own, every page resident */
@@ -68,13 +74,9 @@ static void make_bytes(work *w, matrix *m)
                             .subs = 1,
                             .zero = 1 << (w->bits - 1),
                             .scale_kind = CPU_QSCALE_F16};
-    size_t data = (size_t)(panels * q->groups * cpu_qdot_group_bytes(w->bits, width));
-    size_t scales = (size_t)(panels * q->groups * cpu_qdot_scale_bytes(q, width));
-    m->data = room(data);
-    m->scales = room(scales);
-    m->bytes = data + scales;
-    q->data = (const uint8_t *)m->data;
-    q->scales = m->scales;
+    m->bytes = cpu_qdot_place(q, width, panels, false, NULL);
+    m->data = room(&w->memory, m->bytes);
+    (void)cpu_qdot_place(q, width, panels, false, m->data);
     m->q.q = w->row;
     m->q.row_scale = w->row_scale;
     m->q.halves = w->halves;
@@ -85,7 +87,8 @@ static void make_bytes(work *w, matrix *m)
     m->q.tile_rows = 4;
     m->q.row_tiles = 1;
     m->q.epilogue.alpha = 1;
-    m->q.tile_panels = panels > 24 ? (panels + 23) / 24 : 1;
+    int64_t tiles = 2 * (((int64_t)m->bytes + 2 * TILE_BYTES - 1) / (2 * TILE_BYTES));
+    m->q.tile_panels = (panels + tiles - 1) / tiles;
     m->tiles = m->q.col_tiles = (uint32_t)((panels + m->q.tile_panels - 1) / m->q.tile_panels);
 }
 
@@ -93,7 +96,7 @@ static void make_floats(work *w, matrix *m)
 {
     int64_t width = cpu_gemm_width(w->cpu.isa), panels = (m->n + width - 1) / width;
     m->bytes = (size_t)(panels * width * m->k) * sizeof(float);
-    m->data = room(m->bytes);
+    m->data = room(&w->memory, m->bytes);
     m->g = (cpu_gemm_args){.a = w->x,
                            .c = w->y,
                            .y = w->y,
@@ -114,11 +117,12 @@ static void make(work *w, int bits)
 {
     static const int64_t shapes[4][2] = {{768, 2304}, {768, 768}, {768, 3072}, {3072, 768}};
     *w = (work){.cpu = cpu_detect(), .bits = bits};
-    w->row = room(8192);
-    w->x = room(4096 * sizeof(float));
-    w->y = room(50304 * sizeof(float));
-    w->row_scale = room(1024);
-    w->halves = room(2048);
+    slab_init(&w->memory, NULL, SIZE_MAX / 2);
+    w->row = room(&w->memory, 8192);
+    w->x = room(&w->memory, 4096 * sizeof(float));
+    w->y = room(&w->memory, 50304 * sizeof(float));
+    w->row_scale = room(&w->memory, 1024);
+    w->halves = room(&w->memory, 2048);
     for (int i = 0; i < MATRICES; i++) {
         matrix *m = &w->m[i];
         m->k = i < MATRICES - 1 ? shapes[i % 4][0] : 768;
@@ -131,35 +135,27 @@ static void make(work *w, int bits)
     }
 }
 
-static void release(work *w)
-{
-    for (int i = 0; i < MATRICES; i++) {
-        free(w->m[i].data);
-        free(w->m[i].scales);
-    }
-    free(w->row);
-    free(w->x);
-    free(w->y);
-    free(w->row_scale);
-    free(w->halves);
-}
-
-static void run_tile(const work *w, const matrix *m, uint32_t t)
+static void run_tiles(const work *w, const matrix *m, uint32_t begin, uint32_t end)
 {
     if (w->bits == 32)
-        CPU_PICK(w->cpu.isa, cpu_gemm_f32)(&m->g, t, t + 1);
+        CPU_PICK(w->cpu.isa, cpu_gemm_f32)(&m->g, begin, end);
     else
-        CPU_QMM_PICK(&w->cpu, cpu_qdot)(&m->q, t, t + 1);
+        CPU_QMM_PICK(&w->cpu, cpu_qdot)(&m->q, begin, end);
 }
 
-/* Tiles of a matrix are taken one by one; the next matrix waits until all are done. */
+/* Tiles of a matrix are taken one by one, by one thread all at once; the next matrix waits until
+ * all are done. */
 static void *turn(void *context)
 {
     work *w = context;
     for (int i = 0; i < MATRICES; i++) {
         const matrix *m = &w->m[i];
+        if (w->threads == 1) {
+            run_tiles(w, m, 0, m->tiles);
+            continue;
+        }
         for (uint32_t t; (t = atomic_fetch_add(&w->next[i], 1)) < m->tiles;) {
-            run_tile(w, m, t);
+            run_tiles(w, m, t, t + 1);
             atomic_fetch_add(&w->done[i], 1);
         }
         while (atomic_load_explicit(&w->done[i], memory_order_acquire) < m->tiles)
@@ -175,6 +171,7 @@ static double once(work *w, uint32_t threads)
         atomic_store(&w->next[i], 0);
         atomic_store(&w->done[i], 0);
     }
+    w->threads = threads;
     uint64_t start = clock_ns();
     if (threads == 2 && pthread_create(&other, NULL, turn, w) != 0)
         die("cannot start a thread");
@@ -185,21 +182,20 @@ static double once(work *w, uint32_t threads)
     return ms;
 }
 
-/* The same bytes, only read. */
+/* The same bytes, only read: a number of every line, asked for a page before. */
 static double reading(work *w)
 {
-    typedef float lane __attribute__((vector_size(64), aligned(4)));
-    lane sum[4] = {0};
-    uint64_t start = clock_ns();
+    uint64_t sum = 0, start = clock_ns();
     for (int i = 0; i < MATRICES; i++) {
         const matrix *m = &w->m[i];
-        for (size_t b = 0; b + 256 <= m->bytes / 2; b += 256)
-            for (int l = 0; l < 4; l++)
-                sum[l] += *(const lane *)(const void *)(m->data + b + 64 * l);
+        for (size_t b = 0; b + 64 <= m->bytes; b += 64) {
+            __builtin_prefetch(m->data + b + 4096, 0, 2);
+            sum += *(const uint64_t *)(const void *)(m->data + b);
+        }
     }
     double ms = (double)(clock_ns() - start) / 1e6;
-    w->sink += sum[0][0] + sum[1][1] + sum[2][2] + sum[3][3];
-    return ms * 2;
+    w->sink += sum;
+    return ms;
 }
 
 static int by_value(const void *a, const void *b)
@@ -239,7 +235,8 @@ static void measure(const char *prefix, const char *name, int bits)
     }
     if (json)
         fclose(json);
-    release(&w);
+    if (w.bytes)
+        slab_free(&w.memory);
 }
 
 int main(int argc, char **argv)

@@ -92,22 +92,41 @@ tacit_status api_cache_rewrite(tacit_program *p, const tacit_compile_options *o,
 /* --- sessions ----------------------------------------------------------------------------------
  */
 
+/* Bytes of all caches, each from a new line on. */
+static bool cache_bytes(const tacit_program *p, size_t *total)
+{
+    const ir_graph *g = p->graph;
+    *total = 0;
+    for (uint32_t i = g->inputs.count - p->hidden_inputs; i < g->inputs.count; i++) {
+        size_t bytes;
+        if (!ir_type_bytes(&g->inputs.data[i]->type, &bytes) ||
+            !size_add(*total, align_up(bytes, MEM_ALIGN), total))
+            return false;
+    }
+    return true;
+}
+
 tacit_status api_cache_create(tacit_session *s, tacit_error *err)
 {
     const tacit_program *p = s->program;
     const ir_graph *g = p->graph;
+    size_t total;
+    if (!p->hidden_inputs)
+        return TACIT_OK;
+    /* In one piece: large enough for huge pages, as each of them may not be. */
+    char *memory =
+        cache_bytes(p, &total) ? arena_alloc_aligned(&s->run->memory, total, MEM_ALIGN) : NULL;
+    if (!memory)
+        return error_memory(err, "a cache");
+    memset(memory, 0, total);
     for (uint32_t i = g->inputs.count - p->hidden_inputs; i < g->inputs.count; i++) {
         const ir_type *type = &g->inputs.data[i]->type;
         ir_tensor t = {.kind = IR_TENSOR, .dtype = type->dtype, .shape = type->shape};
         if (!ir_type_bytes(type, &t.bytes))
             return error_memory(err, "a cache");
         t.present = true;
-        t.data = type->shape.rank == 0 ? (void *)&s->cache_length
-                                       : arena_alloc_aligned(&s->run->memory, t.bytes, MEM_ALIGN);
-        if (!t.data)
-            return error_memory(err, "a cache");
-        if (type->shape.rank)
-            memset(t.data, 0, t.bytes);
+        t.data = type->shape.rank == 0 ? (void *)&s->cache_length : memory;
+        memory += align_up(t.bytes, MEM_ALIGN);
         prog_set_input(s->run, i, &t);
     }
     return TACIT_OK;

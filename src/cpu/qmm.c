@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/alloc.h"
+
 void cpu_qdot_store(uint8_t *group, int bits, int64_t width, int64_t column,
                     const uint8_t q[CPU_QGROUP])
 {
@@ -23,6 +25,26 @@ void cpu_qdot_store(uint8_t *group, int bits, int64_t width, int64_t column,
                 byte |= (q[16 * h + 4 * j + i] >> 4 & 3) << 2 * j;
             group[((4 + h) * width + column) * 4 + i] = (uint8_t)byte;
         }
+}
+
+size_t cpu_qdot_place(cpu_qdot_weights *w, int64_t width, int64_t panels, bool super, void *memory)
+{
+    int64_t data = w->groups * cpu_qdot_group_bytes(w->bits, width);
+    int64_t scales = w->groups * cpu_qdot_scale_bytes(w, width);
+    int64_t supers = super ? (w->groups + CPU_QSUPER - 1) / CPU_QSUPER * 2 * width * 2 : 0;
+    bool apart = w->bits == 8;
+    size_t scales_at = apart ? (size_t)(panels * data) : (size_t)supers;
+    size_t super_at = apart ? scales_at + (size_t)(panels * scales) : 0;
+    size_t data_at = apart ? 0 : align_up((size_t)(supers + scales), 64);
+    w->data_step = apart ? data : (int64_t)data_at + data;
+    w->scale_step = apart ? scales : w->data_step;
+    w->super_step = apart ? supers : w->data_step;
+    if (memory) {
+        w->data = (char *)memory + data_at;
+        w->scales = (char *)memory + scales_at;
+        w->super = super ? (char *)memory + super_at : NULL;
+    }
+    return apart ? super_at + (size_t)(panels * supers) : (size_t)(panels * w->data_step);
 }
 
 void cpu_qgemm_pack(const void *args, uint32_t begin, uint32_t end)

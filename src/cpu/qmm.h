@@ -12,6 +12,8 @@
 #ifndef CPU_QMM_H
 #define CPU_QMM_H
 
+#include <stddef.h>
+
 #include "base/cpu.h"
 #include "cpu/epilogue.h"
 #include "cpu/kernel.h"
@@ -88,17 +90,20 @@ typedef enum cpu_qscale {
     CPU_QSCALE_I8,
 } cpu_qscale;
 
-/* w = scale·(q − zero) − offset. Panels follow each other; inside a panel groups do:
+/* w = scale·(q − zero) − offset. Of every panel there are, groups in order:
+ *   super   [2][width] f16 for CPU_QSUPER groups: of scales, of offsets
+ *   scales  [subs][width] of `scale_kind`, then the same of offsets where there are any
  *   data    bits 8: 8 rows, bits 4: 4 rows of [width][4] bytes; row r holds k = 4r…4r+3 of the
  *           group, with 4 bits the high nibbles hold 16 more. bits 6: as 4, then 2 rows whose byte
  *           c holds bits 4 and 5 of rows 4h…4h+3 of what bits 8 would be
- *   scales  [subs][width] of `scale_kind`, then the same of offsets where there are any
- *   super   [2][width] f16 for CPU_QSUPER groups: of scales, of offsets */
+ *
+ * With 4 and 6 bits a panel is one stretch of memory; bytes lie apart from their scales, so that
+ * panels begin with a page (measured: 35 and 37 GB/s from memory so, 34 and 27 the other way). */
 typedef struct cpu_qdot_weights {
-    const uint8_t *data;
-    const void *scales;
-    const uint16_t *super;
+    const void *data, *scales; /* of the first panel */
+    const void *super;         /* NULL: none */
     int64_t groups;
+    int64_t data_step, scale_step, super_step; /* bytes from panel to panel */
     int32_t zero;
     uint8_t bits, subs; /* subs 2: halves of a group have their own scales */
     cpu_qscale scale_kind;
@@ -129,6 +134,8 @@ static inline int64_t cpu_qdot_scale_bytes(const cpu_qdot_weights *w, int64_t wi
     int64_t size = w->scale_kind == CPU_QSCALE_F32 ? 4 : w->scale_kind == CPU_QSCALE_F16 ? 2 : 1;
     return width * size * w->subs * (w->offsets ? 2 : 1);
 }
+/* Lays out `panels` panels from `memory` on; returns how many bytes they take. */
+size_t cpu_qdot_place(cpu_qdot_weights *w, int64_t width, int64_t panels, bool super, void *memory);
 /* Puts the 32 values of one column of a group in their place. `group` was zeroed. */
 void cpu_qdot_store(uint8_t *group, int bits, int64_t width, int64_t column,
                     const uint8_t q[CPU_QGROUP]);

@@ -72,25 +72,19 @@ static void pack_panel(const narrow *p, const cpu_qdot_weights *w, int64_t width
 static tacit_status pack(op_lower *c, const narrow *p, bool has_super, cpu_qdot_weights *w)
 {
     int64_t width = cpu_qmm_width(&c->cpu), panels = (p->s.n + width - 1) / width;
-    int64_t data_bytes = w->groups * cpu_qdot_group_bytes(w->bits, width);
-    int64_t scale_bytes = w->groups * cpu_qdot_scale_bytes(w, width);
-    int64_t supers = has_super ? (w->groups + CPU_QSUPER - 1) / CPU_QSUPER * 2 * width : 0;
-    uint8_t *data = op_lower_pack(c, (size_t)(panels * data_bytes));
-    char *scales = op_lower_pack(c, (size_t)(panels * scale_bytes));
-    uint16_t *super = has_super ? op_lower_pack(c, (size_t)(panels * supers) * 2) : NULL;
-    if (!data || !scales || (has_super && !super))
+    size_t bytes = cpu_qdot_place(w, width, panels, has_super, NULL);
+    char *memory = op_lower_pack(c, bytes);
+    if (!memory)
         return TACIT_ERR_MEMORY;
-    memset(data, 0, (size_t)(panels * data_bytes));
-    memset(scales, 0, (size_t)(panels * scale_bytes));
-    if (super)
-        memset(super, 0, (size_t)(panels * supers) * 2);
+    memset(memory, 0, bytes);
+    (void)cpu_qdot_place(w, width, panels, has_super, memory);
+    char *data = memory + ((const char *)w->data - memory);
+    char *scales = memory + ((const char *)w->scales - memory);
+    char *super = has_super ? memory + ((const char *)w->super - memory) : NULL;
     for (int64_t j = 0; j < panels; j++)
-        pack_panel(p, w, width, j, data + j * data_bytes, scales + j * scale_bytes,
-                   super ? super + j * supers : NULL);
+        pack_panel(p, w, width, j, (uint8_t *)data + j * w->data_step, scales + j * w->scale_step,
+                   super ? (uint16_t *)(void *)(super + j * w->super_step) : NULL);
     op_lower_packed_away(c, 1);
-    w->data = data;
-    w->scales = scales;
-    w->super = super;
     return TACIT_OK;
 }
 
@@ -126,7 +120,8 @@ static tacit_status emit_rows(op_lower *c, const narrow *p, int64_t groups, rows
     return TACIT_OK;
 }
 
-/* Tiles of about 10 µs: 25 bytes a ns where few rows use a panel, 200 products a ns else. */
+/* Tiles of about 10 µs: 40 bytes a ns where few rows use a panel, 200 products a ns else; an even
+ * number of them, so that two threads have the same work. */
 static void cut(cpu_qdot_args *a, int64_t width)
 {
     int64_t blocks = (a->m + CPU_QDOT_ROWS - 1) / CPU_QDOT_ROWS;
@@ -134,12 +129,12 @@ static void cut(cpu_qdot_args *a, int64_t width)
     a->row_tiles = (uint32_t)((a->m + a->tile_rows - 1) / a->tile_rows);
     int64_t panels = (a->n + width - 1) / width, rows = a->m < a->tile_rows ? a->m : a->tile_rows;
     double weights = (double)(a->w.groups * CPU_QGROUP * width);
-    double read = weights * a->w.bits / 8 / 25, multiply = weights * (double)rows / 200;
+    double read = weights * a->w.bits / 8 / 40, multiply = weights * (double)rows / 200;
     double panel_ns = read > multiply ? read : multiply;
     a->tile_panels = panel_ns > 10000 ? 1 : (int64_t)(10000 / (panel_ns + 1)) + 1;
     int64_t most = 96 / a->row_tiles > 1 ? 96 / a->row_tiles : 1;
     int64_t tiles = (panels + a->tile_panels - 1) / a->tile_panels;
-    tiles = tiles > most ? most : tiles;
+    tiles = tiles > most ? most : a->row_tiles == 1 && panels > 1 ? (tiles + 1) / 2 * 2 : tiles;
     a->tile_panels = (panels + tiles - 1) / tiles;
     a->col_tiles = (uint32_t)((panels + a->tile_panels - 1) / a->tile_panels);
 }
