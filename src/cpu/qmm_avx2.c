@@ -68,5 +68,52 @@ static inline vf vf_i8(const int8_t *p)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
 
+/* --- for images, see qimage.inc */
+static inline vb vb_load_n(const void *p, int64_t n)
+{
+    vb v = {0};
+    __builtin_memcpy(&v, p, (size_t)n);
+    return v;
+}
+static inline void vb_store_n(void *p, vb v, int64_t n)
+{
+    __builtin_memcpy(p, &v, (size_t)n);
+}
+static inline void vb_interleave(vb a, vb b, vb c, vb d, vb *out)
+{
+    __m256i ab = _mm256_unpacklo_epi8((__m256i)a, (__m256i)b);
+    __m256i cd = _mm256_unpacklo_epi8((__m256i)c, (__m256i)d);
+    out[0] = (vb)_mm256_unpacklo_epi16(ab, cd);
+    out[1] = (vb)_mm256_unpackhi_epi16(ab, cd);
+    ab = _mm256_unpackhi_epi8((__m256i)a, (__m256i)b);
+    cd = _mm256_unpackhi_epi8((__m256i)c, (__m256i)d);
+    out[2] = (vb)_mm256_unpacklo_epi16(ab, cd);
+    out[3] = (vb)_mm256_unpackhi_epi16(ab, cd);
+}
+static inline vb vb_narrow(const vi *v)
+{
+    __m256i low = _mm256_set1_epi32(255), x[4];
+    for (int q = 0; q < 4; q++)
+        x[q] = _mm256_and_si256((__m256i)v[q], low);
+    return (vb)_mm256_packus_epi16(_mm256_packus_epi32(x[0], x[1]),
+                                   _mm256_packus_epi32(x[2], x[3]));
+}
+static inline vi vi_u8(const uint8_t *p)
+{
+    return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+}
+static inline void vi_store_low(uint8_t *p, vi v, int64_t n)
+{
+    __m256i x = _mm256_and_si256((__m256i)v, _mm256_set1_epi32(255));
+    __m128i half = _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    half = _mm_packus_epi16(half, half);
+    if (n == VL)
+        _mm_storel_epi64((__m128i *)p, half);
+    else
+        __builtin_memcpy(p, &half, (size_t)n);
+}
+
 #include "cpu/qmm.inc"
+/* over it */
+#include "cpu/qimage.inc"
 #endif

@@ -68,4 +68,44 @@ static inline vf vf_i8(const int8_t *p)
     return v;
 }
 
+/* --- for images, see qimage.inc */
+static inline vb vb_load_n(const void *p, int64_t n)
+{
+    vb v = {0};
+    __builtin_memcpy(&v, p, (size_t)n);
+    return v;
+}
+static inline void vb_store_n(void *p, vb v, int64_t n)
+{
+    __builtin_memcpy(p, &v, (size_t)n);
+}
+static inline void vb_interleave(vb a, vb b, vb c, vb d, vb *out)
+{
+    for (int i = 0; i < 16; i++) {
+        vb *to = &out[i / 4];
+        (*to)[i % 4 * 4] = a[i];
+        (*to)[i % 4 * 4 + 1] = b[i];
+        (*to)[i % 4 * 4 + 2] = c[i];
+        (*to)[i % 4 * 4 + 3] = d[i];
+    }
+}
+static inline vb vb_narrow(const vi *v)
+{
+    vb out;
+    for (int i = 0; i < 16; i++)
+        out[i] = (uint8_t)v[i / 4][i % 4];
+    return out;
+}
+static inline vi vi_u8(const uint8_t *p)
+{
+    return (vi){p[0], p[1], p[2], p[3]};
+}
+static inline void vi_store_low(uint8_t *p, vi v, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        p[i] = (uint8_t)v[i];
+}
+
 #include "cpu/qmm.inc"
+/* over it */
+#include "cpu/qimage.inc"

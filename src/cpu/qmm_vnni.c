@@ -64,5 +64,52 @@ static inline vf vf_i8(const int8_t *p)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
 
+/* --- for images, see qimage.inc */
+static inline uint64_t first_bytes(int64_t n)
+{
+    return n >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
+}
+static inline vb vb_load_n(const void *p, int64_t n)
+{
+    return (vb)_mm512_maskz_loadu_epi8(first_bytes(n), p);
+}
+static inline void vb_store_n(void *p, vb v, int64_t n)
+{
+    _mm512_mask_storeu_epi8(p, first_bytes(n), (__m512i)v);
+}
+static inline void vb_interleave(vb a, vb b, vb c, vb d, vb *out)
+{
+    __m512i ab = _mm512_unpacklo_epi8((__m512i)a, (__m512i)b);
+    __m512i cd = _mm512_unpacklo_epi8((__m512i)c, (__m512i)d);
+    out[0] = (vb)_mm512_unpacklo_epi16(ab, cd);
+    out[1] = (vb)_mm512_unpackhi_epi16(ab, cd);
+    ab = _mm512_unpackhi_epi8((__m512i)a, (__m512i)b);
+    cd = _mm512_unpackhi_epi8((__m512i)c, (__m512i)d);
+    out[2] = (vb)_mm512_unpacklo_epi16(ab, cd);
+    out[3] = (vb)_mm512_unpackhi_epi16(ab, cd);
+}
+static inline vb vb_narrow(const vi *v)
+{
+    __m512i low = _mm512_set1_epi32(255), x[4];
+    for (int q = 0; q < 4; q++)
+        x[q] = _mm512_and_si512((__m512i)v[q], low);
+    return (vb)_mm512_packus_epi16(_mm512_packus_epi32(x[0], x[1]),
+                                   _mm512_packus_epi32(x[2], x[3]));
+}
+static inline vi vi_u8(const uint8_t *p)
+{
+    return (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+}
+static inline void vi_store_low(uint8_t *p, vi v, int64_t n)
+{
+    __m128i bytes = _mm512_cvtepi32_epi8((__m512i)v);
+    if (n == VL)
+        _mm_storeu_si128((__m128i *)p, bytes);
+    else
+        _mm_mask_storeu_epi8(p, (__mmask16)first_bytes(n), bytes);
+}
+
 #include "cpu/qmm.inc"
+/* over it */
+#include "cpu/qimage.inc"
 #endif

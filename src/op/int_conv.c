@@ -2,9 +2,11 @@
  * tacit.IntConv(X, W, x_scale, x_zero?, w_scale, w_zero?, bias?, y_scale?, y_zero?): a convolution
  * of bytes, act((X − x_zero)∗(W − w_zero)·x_scale·w_scale + bias), in f32, or with y_scale and
  * y_zero rounded (half to even) and saturated to y_zero's type. x_scale is one number, w_scale one
- * or [M], bias f32 [M]; attributes of Conv and of activations. */
+ * or [M], bias f32 [M]; attributes of Conv and of activations. With `inside` the channels are the
+ * last axis: 1 of X, 2 of Y, 3 of both. */
 #include "op/activation.h"
 #include "op/conv.h"
+#include "op/int_images.h"
 #include "op/lowerings.h"
 #include "op/quant.h"
 #include "op/values.h"
@@ -12,6 +14,18 @@
 static bool is_byte(const ir_type *t)
 {
     return t->dtype == TACIT_U8 || t->dtype == TACIT_I8;
+}
+
+/* The convolution and where the channels lie. */
+static tacit_status read_conv(const ir_node *n, const ir_shape *x, const ir_shape *w, op_conv *p,
+                              int64_t *inside, tacit_error *err)
+{
+    *inside = ir_attr_int(n, "inside", 0);
+    if (*inside < 0 || *inside > 3 || (*inside && x->rank != 4))
+        return error_set(err, TACIT_ERR_VALUE, "inside is %lld, X has rank %d", (long long)*inside,
+                         x->rank);
+    ir_shape turned = *inside & OP_INSIDE_X ? op_outside(x) : *x;
+    return op_conv_plan(n, &turned, w, p, err);
 }
 
 static tacit_status check_parameters(op_infer *c, int64_t m)
@@ -37,14 +51,16 @@ static tacit_status int_conv_infer(op_infer *c)
 {
     op_conv p;
     op_activation act;
+    int64_t inside;
     if (!is_byte(c->in[0]) || !is_byte(c->in[1]))
         return error_set(c->err, TACIT_ERR_TYPE, "X and W must be bytes");
     if (!op_in_type(c, 4) || !op_in_type(c, 7) != !op_in_type(c, 8))
         return error_set(c->err, TACIT_ERR_GRAPH, "a scale or a zero point is missing");
-    TRY(op_conv_plan(c->node, &c->in[0]->shape, &c->in[1]->shape, &p, c->err));
+    TRY(read_conv(c->node, &c->in[0]->shape, &c->in[1]->shape, &p, &inside, c->err));
     TRY(check_parameters(c, p.m));
     TRY(op_activation_read(c->node, &act, c->err));
-    op_set_out(c, 0, op_in_type(c, 8) ? op_in_type(c, 8)->dtype : TACIT_F32, &p.y);
+    ir_shape y = inside & OP_INSIDE_Y ? op_inside(&p.y) : p.y;
+    op_set_out(c, 0, op_in_type(c, 8) ? op_in_type(c, 8)->dtype : TACIT_F32, &y);
     return TACIT_OK;
 }
 
@@ -59,15 +75,27 @@ static tacit_status centred(op_eval *c, uint32_t x, uint32_t zero, int64_t chann
     return TACIT_OK;
 }
 
+static tacit_status turn_out(op_eval *c, const op_conv *p, int64_t **x)
+{
+    int64_t *to, count = p->n * p->c * p->w.in_size;
+    TRY(op_scratch_i64(c, count, &to));
+    for (int64_t i = 0; i < count; i++)
+        to[i] = (*x)[op_inside_at(i, p->c, p->w.in_size)];
+    *x = to;
+    return TACIT_OK;
+}
+
 static tacit_status int_conv_eval(op_eval *c)
 {
     op_conv p;
     op_activation act;
-    int64_t *x, *w, *sums, *zero;
+    int64_t *x, *w, *sums, *zero, inside;
     double *xs, *ws, *bias, *ys;
-    TRY(op_conv_plan(c->node, &op_in(c, 0)->shape, &op_in(c, 1)->shape, &p, c->err));
+    TRY(read_conv(c->node, &op_in(c, 0)->shape, &op_in(c, 1)->shape, &p, &inside, c->err));
     TRY(op_activation_read(c->node, &act, c->err));
     TRY(centred(c, 0, 3, 1, &x));
+    if (inside & OP_INSIDE_X)
+        TRY(turn_out(c, &p, &x));
     TRY(centred(c, 1, 5, p.m, &w));
     TRY(op_input_f64(c, 2, &xs));
     TRY(op_input_f64(c, 4, &ws));
@@ -83,7 +111,8 @@ static tacit_status int_conv_eval(op_eval *c)
         int64_t m = i / p.w.out_size % p.m;
         double v = (double)sums[i] * (xs[0] * ws[many ? m : 0]) + (bias ? bias[m] : 0);
         v = op_activation_apply(&act, v);
-        ir_store_f64(y->dtype, y->data, i,
+        int64_t at = inside & OP_INSIDE_Y ? op_inside_at(i, p.m, p.w.out_size) : i;
+        ir_store_f64(y->dtype, y->data, at,
                      ys ? op_quantize(y->dtype, v / ys[0], (double)zero[0], true) : v);
     }
     return TACIT_OK;

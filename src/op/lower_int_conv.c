@@ -365,6 +365,8 @@ static tacit_status lower(op_lower *c, const roles *r)
 
 tacit_status op_lower_int_conv(op_lower *c)
 {
+    if (ir_attr_int(c->node, "inside", 0))
+        return op_lower_inside_conv(c);
     return lower(c, &(roles){.x = 0,
                              .w = 1,
                              .x_scale = 2,

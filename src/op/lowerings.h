@@ -45,6 +45,12 @@ tacit_status op_lower_int_conv(op_lower *c); /* tacit.IntConv */
 tacit_status op_lower_conv_integer(op_lower *c);
 tacit_status op_lower_qlinear_conv(op_lower *c);
 
+/* lower_int_images.c: images of bytes with the channels inside */
+tacit_status op_lower_inside_conv(op_lower *c); /* tacit.IntConv with `inside` */
+tacit_status op_lower_int_add(op_lower *c);     /* tacit.IntAdd */
+tacit_status op_lower_int_mean(op_lower *c);    /* tacit.IntMean */
+tacit_status op_lower_int_max_pool(op_lower *c);
+
 /* lower_move.c */
 op_alias_fn op_alias_first;              /* output 0 is input 0 */
 tacit_status op_lower_view(op_lower *c); /* any row with an alias rule: copies the view */

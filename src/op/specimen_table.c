@@ -160,7 +160,16 @@ static const recipe recipes[] = {
      "T[n,C,h+2,w+2] T[M,C,2,2]! f32[]> ?T[] f32[M]!> ?T[M]! ?f32[M]! .activation=none|relu || "
      "u8[n,2C,h+3,w+3] T[2M,C,3,3]! f32[]> ?u8[] f32[]!> ?T[]! ?f32[2M]! f32[]!> T[]! .group=2 "
      ".pads=(1,1,1,1) .strides=(1,1)|(2,2) || T[n,C,h+2,w+2] T[C,1,3,3]! f32[]> T[] f32[C]!> "
-     "T[C]! f32[C]! f32[]!> T[]! .group={C} .pads=(1,0,1,1) .activation=none|relu"},
+     "T[C]! f32[C]! f32[]!> T[]! .group={C} .pads=(1,0,1,1) .activation=none|relu || "
+     "T[n,h+2,w+2,C] i8[M,C,2,2]! f32[]!> T[]! f32[M]!> - ?f32[M]! f32[]!> T[]! .inside=3 "
+     ".pads=(0,0,0,0)|(1,1,1,1) .activation=none|relu || u8[n,C,h+2,w+2] i8[M,C,1,1]! f32[]!> "
+     "u8[]! f32[]!> - f32[M]! f32[]!> T[]! .inside=2 || u8[n,h+2,w+2,C] i8[C,1,3,3]! f32[]!> "
+     "u8[]! f32[C]!> - f32[C]! f32[]!> T[]! .group={C} .pads=(1,1,1,1) .inside=3"},
+    {"tacit", "IntAdd", 1,
+     "T[n,c,h,w] T[n,c,h,w] f32[]!> T[]! f32[]!> T[]! f32[]!> T[]! .activation=none|relu"},
+    {"tacit", "IntMean", 1, "T[n,C,H,W] f32[]!> T[]! f32[]!> T[]! .inside=0|1"},
+    {"tacit", "IntMaxPool", 1,
+     "T[n,h+3,w+3,C] .kernel_shape=(2,2)|(3,3) .strides=(1,1)|(2,2) .pads=(0,0,0,0)|(1,1,1,1)"},
     {"tacit", "QConv", 1,
      "i8[n,C,h+2,w+2] i8[M,C,2,2] ?i32[M] .multiplier=0.05 .x_zero=1 .y_zero=-3"},
     {"tacit", "FakeQuantize", 1, "T* .bits=8|4|2 #1 || T[C,d] .bits=8 .axis=0 #1"},

@@ -31,6 +31,7 @@
     F(generate)                                                                                    \
     F(image_decoder)                                                                               \
     F(int_conv)                                                                                    \
+    F(int_images)                                                                                  \
     F(int_matmul)                                                                                  \
     F(int8)                                                                                        \
     F(linalg)                                                                                      \

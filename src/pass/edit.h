@@ -99,8 +99,11 @@
     ROW(T_DEQUANT_MATMUL, "tacit", "DequantMatMul")                                                \
     ROW(T_ELEMENTWISE, "tacit", "Elementwise")                                                     \
     ROW(T_GATED, "tacit", "Gated")                                                                 \
+    ROW(T_INT_ADD, "tacit", "IntAdd")                                                              \
     ROW(T_INT_CONV, "tacit", "IntConv")                                                            \
     ROW(T_INT_MATMUL, "tacit", "IntMatMul")                                                        \
+    ROW(T_INT_MAX_POOL, "tacit", "IntMaxPool")                                                     \
+    ROW(T_INT_MEAN, "tacit", "IntMean")                                                            \
     ROW(T_MATMUL, "tacit", "MatMul")                                                               \
     ROW(T_NORM, "tacit", "Norm")                                                                   \
     ROW(T_UNBLOCK, "tacit", "Unblock")
@@ -299,6 +302,8 @@ tacit_status pass_fuse_gated(pass_context *c);
 tacit_status pass_fuse_qkv(pass_context *c);
 tacit_status pass_push_slice(pass_context *c);
 tacit_status pass_int_conv(pass_context *c);
+tacit_status pass_int_images(pass_context *c);
+tacit_status pass_channels_inside(pass_context *c);
 tacit_status pass_int_matmul(pass_context *c);
 tacit_status pass_narrow_weights(pass_context *c);
 tacit_status pass_fuse_matmul(pass_context *c);

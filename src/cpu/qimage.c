@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Copies of images of bytes; see qimage.h. */
+#include "cpu/qimage.h"
+
+#include <string.h>
+
+void cpu_qborder(const void *args, uint32_t begin, uint32_t end)
+{
+    const cpu_qborder_args *a = args;
+    int64_t all = a->n * a->height, last = end * a->tile < all ? end * a->tile : all;
+    int64_t room = a->width - a->left, n = a->columns < room ? a->columns : room;
+    uint8_t flip = a->flip ? 0x80 : 0;
+    for (int64_t r = begin * a->tile; r < last; r++) {
+        int64_t y = r % a->height - a->top;
+        uint8_t *to = a->to + r * a->width * a->pitch;
+        if (y < 0 || y >= a->rows || a->pitch > a->channels) {
+            memset(to, a->zero, (size_t)(a->width * a->pitch));
+            if (y < 0 || y >= a->rows)
+                continue;
+        } else {
+            memset(to, a->zero, (size_t)(a->left * a->pitch));
+            memset(to + (a->left + n) * a->pitch, a->zero,
+                   (size_t)((a->width - a->left - n) * a->pitch));
+        }
+        const uint8_t *from = a->x + (r / a->height * a->rows + y) * a->columns * a->channels;
+        to += a->left * a->pitch;
+        bool whole = a->pitch == a->channels;
+        int64_t times = whole ? 1 : n, bytes = whole ? n * a->channels : a->channels;
+        for (int64_t i = 0; i < times; i++, from += a->channels, to += a->pitch) {
+            if (!flip)
+                memcpy(to, from, (size_t)bytes);
+            else
+                for (int64_t k = 0; k < bytes; k++)
+                    to[k] = from[k] ^ flip;
+        }
+    }
+}
+
+/* Column c of a panel of `columns`; returns the sum of its weights. */
+static int32_t pack_column(const cpu_qconv_pack_args *a, const uint8_t *from, int8_t *to,
+                           int64_t columns)
+{
+    uint8_t flip = a->flip ? 0x80 : 0;
+    int32_t sum = 0;
+    for (int64_t t = 0; t < a->taps; t++) {
+        int64_t k0 = t * a->pitch;
+        for (int64_t ch = 0; ch < a->channels; ch++) {
+            int8_t v = (int8_t)(from[ch * a->taps + t] ^ flip);
+            int64_t k = k0 + ch;
+            to[k / 4 * 4 * columns + k % 4] = v;
+            sum += v;
+        }
+    }
+    return sum;
+}
+
+void cpu_qconv_pack(const void *args, uint32_t begin, uint32_t end)
+{
+    const cpu_qconv_pack_args *a = args;
+    int64_t k = a->taps * a->pitch;
+    for (int64_t p = begin; p < end; p++) {
+        int64_t left = a->n - p * a->width;
+        int64_t columns =
+            left < a->width ? (left + a->vector - 1) / a->vector * a->vector : a->width;
+        int8_t *to = a->packed + p * a->width * k;
+        memset(to, 0, (size_t)(columns * k));
+        memset(a->begin + p * a->width, 0, (size_t)columns * sizeof *a->begin);
+        for (int64_t c = 0; c < columns && c < left; c++) {
+            int64_t m = p * a->width + c;
+            a->begin[m] =
+                -a->zero * pack_column(a, a->w + m * a->channels * a->taps, to + 4 * c, columns);
+        }
+    }
+}
