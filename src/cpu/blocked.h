@@ -38,6 +38,7 @@ typedef struct cpu_blocked_conv_args {
     int64_t band, panels;        /* rows and panels of a tile */
     uint32_t bands, panel_tiles; /* tile: unit, band, panel_tile, the last fastest, … */
     bool bands_fastest;          /* … or unit, panel_tile, band */
+    bool half;                   /* the last block of channels is at most half full */
     cpu_epilogue epilogue;
 } cpu_blocked_conv_args;
 
@@ -83,6 +84,7 @@ typedef struct cpu_blocked_window_args {
     int64_t band;   /* output rows of a tile */
     uint32_t bands; /* tile: plane, band, the last fastest */
     cpu_blocked_kind kind;
+    bool paired_rows; /* 3×3 sums of stride 1: two rows at a time, Winograd's F(2, 3) down */
     cpu_epilogue epilogue;
 } cpu_blocked_window_args;
 

@@ -182,11 +182,21 @@ tacit_status op_lower_blocked_pool(op_lower *c)
     return TACIT_OK;
 }
 
+/* Two rows of windows at a time, by Winograd's F(2, 3): as for other 3×3 convolutions from some
+ * pixels on. */
+static bool pairs_rows(const op_lower *c, const op_window *w)
+{
+    enum { PIXELS = 128 };
+    return c->cpu.adds_beside_fma && c->cpu.isa == CPU_AVX512 && !c->plain_sums &&
+           w->stride[0] == 1 && w->stride[1] == 1 && w->out_size >= PIXELS;
+}
+
 static tacit_status lower_depthwise(op_lower *c, const op_conv *conv)
 {
     cpu_blocked_window_args plan = {.planes = conv->n * op_blocks(conv->c),
                                     .blocks = op_blocks(conv->c),
                                     .kind = CPU_BLOCKED_WEIGHTS};
+    plan.paired_rows = pairs_rows(c, &conv->w);
     prepared weights = {0}, bias = {0};
     TRY(op_lower_epilogue(c, &plan.epilogue));
     TRY(prepare_blocks(c, 1, conv->c, conv->w.taps, &weights));
@@ -199,8 +209,9 @@ static tacit_status lower_depthwise(op_lower *c, const op_conv *conv)
     TRY(bind_prepared(c, offsetof(cpu_blocked_window_args, weights), &weights));
     if (op_lower_has(c, 2))
         TRY(bind_prepared(c, offsetof(cpu_blocked_window_args, bias), &bias));
-    op_lower_note(c, "blocked_window_f32_%s: depthwise, sixteen channels a pixel",
-                  cpu_isa_name(c->cpu.isa));
+    op_lower_note(c, "blocked_window_f32_%s: depthwise, sixteen channels a pixel%s",
+                  cpu_isa_name(c->cpu.isa),
+                  plan.paired_rows ? ", two rows at a time by Winograd's F(2, 3)" : "");
     return TACIT_OK;
 }
 
@@ -490,6 +501,8 @@ static tacit_status lower_sums(op_lower *c, const op_conv *conv)
                                   .pixels = w->out_size,
                                   .channels = op_blocks(channels) * OP_BLOCK,
                                   .k = inputs * w->taps,
+                                  .half = channels % OP_BLOCK > 0 &&
+                                          channels % OP_BLOCK <= OP_BLOCK / 2,
                                   .weight_sets = conv->group,
                                   .weight_step = panel_floats(channels, inputs * w->taps)};
     if (!plan.taps)

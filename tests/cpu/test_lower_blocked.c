@@ -243,6 +243,49 @@ static void depthwise(void **state)
     }
 }
 
+/* Two rows at a time, with rows left over above, below and between, and runs of every length. */
+static void depthwise_three_by_three(void **state)
+{
+    (void)state;
+    rng r = rng_seed(77);
+    for (uint32_t round = 0; round < 64; round++) {
+        conv_case k = {.w = {{3, 3}, {1, 1}, {1, 1}, {0}},
+                       .n = between(&r, 1, 2),
+                       .group = between(&r, 2, 40),
+                       .cg = 1,
+                       .mg = 1,
+                       .height = round < 16 ? between(&r, 43, 50) : between(&r, 3, 30),
+                       .width = round < 16 ? 3 + round : between(&r, 3, 120),
+                       .variant = round % 32,
+                       .known = round % 3 ? 6 : 0,
+                       .eps = 2e-5};
+        for (int i = 0; i < 4; i++)
+            k.w.pads[i] = round % 4 == 3 ? between(&r, 0, 2) : 1;
+        check_conv(&r, &k);
+    }
+}
+
+/* Blocks of channels that are at most half full. */
+static void half_blocks(void **state)
+{
+    (void)state;
+    rng r = rng_seed(78);
+    for (uint32_t round = 0; round < 32; round++) {
+        int64_t size = round % 3 ? 1 : 3;
+        conv_case k = {.w = {{size, size}, {1, 1}, {1, 1}, {0}},
+                       .n = between(&r, 1, 2),
+                       .group = 1,
+                       .cg = between(&r, 1, 60),
+                       .mg = 16 * between(&r, 0, 3) + between(&r, 1, 9),
+                       .height = between(&r, 5, 12),
+                       .width = between(&r, 14, 40),
+                       .variant = round,
+                       .known = round % 5 ? 6 : 0,
+                       .eps = 5e-5};
+        check_conv(&r, &k);
+    }
+}
+
 static void pooling(void **state)
 {
     (void)state;
@@ -294,10 +337,16 @@ static void moves(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolutions),     cmocka_unit_test(first_layers),
-        cmocka_unit_test(tiles_and_groups), cmocka_unit_test(long_pointwise_sums),
-        cmocka_unit_test(three_by_three),   cmocka_unit_test(depthwise),
-        cmocka_unit_test(pooling),          cmocka_unit_test(moves),
+        cmocka_unit_test(convolutions),
+        cmocka_unit_test(first_layers),
+        cmocka_unit_test(tiles_and_groups),
+        cmocka_unit_test(long_pointwise_sums),
+        cmocka_unit_test(three_by_three),
+        cmocka_unit_test(depthwise),
+        cmocka_unit_test(depthwise_three_by_three),
+        cmocka_unit_test(half_blocks),
+        cmocka_unit_test(pooling),
+        cmocka_unit_test(moves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
