@@ -43,7 +43,7 @@ static int32_t pack_column(const cpu_qconv_pack_args *a, const uint8_t *from, in
     uint8_t flip = a->flip ? 0x80 : 0;
     int32_t sum = 0;
     for (int64_t t = 0; t < a->taps; t++) {
-        int64_t k0 = t * a->pitch;
+        int64_t k0 = t / a->run * a->piece + t % a->run * a->pitch;
         for (int64_t ch = 0; ch < a->channels; ch++) {
             int8_t v = (int8_t)(from[ch * a->taps + t] ^ flip);
             int64_t k = k0 + ch;
@@ -57,7 +57,7 @@ static int32_t pack_column(const cpu_qconv_pack_args *a, const uint8_t *from, in
 void cpu_qconv_pack(const void *args, uint32_t begin, uint32_t end)
 {
     const cpu_qconv_pack_args *a = args;
-    int64_t k = a->taps * a->pitch;
+    int64_t k = a->taps / a->run * a->piece;
     for (int64_t p = begin; p < end; p++) {
         int64_t left = a->n - p * a->width;
         int64_t columns =

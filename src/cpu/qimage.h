@@ -14,14 +14,21 @@
 #include "cpu/qmm.h"
 
 /* What sums become: round((begin + sum)·scale + bias, cut to [least, most], over y_scale) + zero,
- * cut to [low, high]. Tables have an entry for each channel, filled up to whole panels. */
+ * cut to [low, high]. Tables have an entry for each channel, filled up to whole panels.
+ *
+ * In f32 the result comes as a fixed-point number of 16 binary places, sum·factor + add, where add
+ * has the zero point (of unsigned bytes), a half, and the largest error that f32 can make here. Cut
+ * to [least_fixed, most_fixed], its whole part is the byte, unless its fraction is below `unsure`,
+ * twice that error: then it lies too near to a tie, and the byte is made again. */
 typedef struct cpu_qround {
     const int32_t *begin;
-    const float *factor, *add;  /* scale/y_scale, bias/y_scale */
-    const double *scale, *bias; /* the same exactly */
+    const float *factor, *add;
+    const double *scale, *bias;
     double y_scale, least, most;
     int32_t zero, low, high;
-    float sure; /* f32 is right up to this distance from a whole number: a little below 1/2 */
+    float least_fixed, most_fixed;
+    int32_t unsure;
+    uint8_t flip; /* 0x80: signed bytes */
 } cpu_qround;
 
 /* --- convolutions ------------------------------------------------------------------------------
@@ -65,12 +72,12 @@ typedef struct cpu_qconv_args {
 CPU_QMM_DECLARE(cpu_qconv);
 
 /* Weights [n][channels][taps] into such panels; what sums begin with, −zero·Σw, into `begin`. The
- * channels of a tap fill `pitch` bytes. Tile t is panel t. */
+ * channels of a tap fill `pitch` bytes, `run` taps a piece. Tile t is panel t. */
 typedef struct cpu_qconv_pack_args {
     const uint8_t *w;
     int8_t *packed;
     int32_t *begin;
-    int64_t n, channels, taps, pitch;
+    int64_t n, channels, taps, pitch, run, piece;
     int64_t width, vector;
     int32_t zero;
     bool flip; /* unsigned, 128 higher */
@@ -108,8 +115,8 @@ typedef struct cpu_qadd_args {
     int64_t count, tile;
     int32_t a_zero, b_zero;
     double a_scale, b_scale;
-    float a_factor, b_factor, add;
-    cpu_qround round; /* without tables */
+    float a_factor, b_factor, add; /* as in cpu_qround */
+    cpu_qround round;              /* without tables */
     bool a_flip, b_flip;
 } cpu_qadd_args;
 CPU_QMM_DECLARE(cpu_qadd);

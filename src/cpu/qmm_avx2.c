@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #if defined(__x86_64__)
+#include <stdbool.h>
+
 #include "cpu/vec_avx2.h"
 
 #define QMR 4
@@ -92,9 +94,10 @@ static inline void vb_interleave(vb a, vb b, vb c, vb d, vb *out)
 }
 static inline vb vb_narrow(const vi *v)
 {
-    __m256i low = _mm256_set1_epi32(255), x[4];
+    __m256i x[4];
+#pragma GCC unroll 4
     for (int q = 0; q < 4; q++)
-        x[q] = _mm256_and_si256((__m256i)v[q], low);
+        x[q] = _mm256_srli_epi32((__m256i)v[q], 16);
     return (vb)_mm256_packus_epi16(_mm256_packus_epi32(x[0], x[1]),
                                    _mm256_packus_epi32(x[2], x[3]));
 }
@@ -102,15 +105,29 @@ static inline vi vi_u8(const uint8_t *p)
 {
     return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
 }
-static inline void vi_store_low(uint8_t *p, vi v, int64_t n)
+static inline vi vi_least(vi a, vi b)
 {
-    __m256i x = _mm256_and_si256((__m256i)v, _mm256_set1_epi32(255));
-    __m128i half = _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
-    half = _mm_packus_epi16(half, half);
-    if (n == VL)
-        _mm_storel_epi64((__m128i *)p, half);
-    else
-        __builtin_memcpy(p, &half, (size_t)n);
+    return (vi)_mm256_min_epi32((__m256i)a, (__m256i)b);
+}
+static inline bool vi_below(vi v, vi limit)
+{
+    return vm_any((vm)(v < limit));
+}
+static inline __attribute__((always_inline)) void vi_store_fixed(uint8_t *p, const vi *v,
+                                                                 const int vectors, int64_t n,
+                                                                 uint8_t flip)
+{
+#pragma GCC unroll 4
+    for (int k = 0; k < vectors; k++) {
+        __m256i x = _mm256_srli_epi32((__m256i)v[k], 16);
+        __m128i half = _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+        half = _mm_xor_si128(_mm_packus_epi16(half, half), _mm_set1_epi8((char)flip));
+        int64_t left = n - 8 * k;
+        if (left >= 8)
+            _mm_storel_epi64((__m128i *)(p + 8 * k), half);
+        else
+            __builtin_memcpy(p + 8 * k, &half, left > 0 ? (size_t)left : 0);
+    }
 }
 
 #include "cpu/qmm.inc"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdbool.h>
+
 #include "cpu/vec_portable.h"
 
 #define QMR 4
@@ -93,17 +95,27 @@ static inline vb vb_narrow(const vi *v)
 {
     vb out;
     for (int i = 0; i < 16; i++)
-        out[i] = (uint8_t)v[i / 4][i % 4];
+        out[i] = (uint8_t)(v[i / 4][i % 4] >> 16);
     return out;
 }
 static inline vi vi_u8(const uint8_t *p)
 {
     return (vi){p[0], p[1], p[2], p[3]};
 }
-static inline void vi_store_low(uint8_t *p, vi v, int64_t n)
+static inline vi vi_least(vi a, vi b)
 {
-    for (int64_t i = 0; i < n; i++)
-        p[i] = (uint8_t)v[i];
+    vi less = a < b;
+    return (a & less) | (b & ~less);
+}
+static inline bool vi_below(vi v, vi limit)
+{
+    return vm_any(v < limit);
+}
+static inline void vi_store_fixed(uint8_t *p, const vi *v, const int vectors, int64_t n,
+                                  uint8_t flip)
+{
+    for (int64_t i = 0; i < 4 * vectors && i < n; i++)
+        p[i] = (uint8_t)(v[i / 4][i % 4] >> 16) ^ flip;
 }
 
 #include "cpu/qmm.inc"

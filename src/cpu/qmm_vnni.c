@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #if defined(__x86_64__)
+#include <stdbool.h>
+
 #include "cpu/vec_avx512.h"
 
 #undef CPU_NAME
@@ -90,9 +92,10 @@ static inline void vb_interleave(vb a, vb b, vb c, vb d, vb *out)
 }
 static inline vb vb_narrow(const vi *v)
 {
-    __m512i low = _mm512_set1_epi32(255), x[4];
+    __m512i x[4];
+#pragma GCC unroll 4
     for (int q = 0; q < 4; q++)
-        x[q] = _mm512_and_si512((__m512i)v[q], low);
+        x[q] = _mm512_srli_epi32((__m512i)v[q], 16);
     return (vb)_mm512_packus_epi16(_mm512_packus_epi32(x[0], x[1]),
                                    _mm512_packus_epi32(x[2], x[3]));
 }
@@ -100,13 +103,34 @@ static inline vi vi_u8(const uint8_t *p)
 {
     return (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
 }
-static inline void vi_store_low(uint8_t *p, vi v, int64_t n)
+static inline vi vi_least(vi a, vi b)
 {
-    __m128i bytes = _mm512_cvtepi32_epi8((__m512i)v);
-    if (n == VL)
-        _mm_storeu_si128((__m128i *)p, bytes);
-    else
-        _mm_mask_storeu_epi8(p, (__mmask16)first_bytes(n), bytes);
+    return (vi)_mm512_min_epi32((__m512i)a, (__m512i)b);
+}
+static inline bool vi_below(vi v, vi limit)
+{
+    return _mm512_cmplt_epi32_mask((__m512i)v, (__m512i)limit) != 0;
+}
+static inline __attribute__((always_inline)) void vi_store_fixed(uint8_t *p, const vi *v,
+                                                                 const int vectors, int64_t n,
+                                                                 uint8_t flip)
+{
+    if (vectors == 4 && n >= 64) {
+        const __m512i order =
+            _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+        vb bytes = (vb)_mm512_permutexvar_epi32(order, (__m512i)vb_narrow(v));
+        vb_store(p, bytes ^ flip);
+        return;
+    }
+#pragma GCC unroll 4
+    for (int k = 0; k < vectors; k++) {
+        __m128i bytes = _mm512_cvtepi32_epi8(_mm512_srli_epi32((__m512i)v[k], 16));
+        bytes = _mm_xor_si128(bytes, _mm_set1_epi8((char)flip));
+        if (n - 16 * k >= 16)
+            _mm_storeu_si128((__m128i *)(p + 16 * k), bytes);
+        else
+            _mm_mask_storeu_epi8(p + 16 * k, (__mmask16)first_bytes(n - 16 * k), bytes);
+    }
 }
 
 #include "cpu/qmm.inc"

@@ -71,12 +71,19 @@ static bool read_round(op_lower *c, uint32_t scale, cpu_qround *r)
     return true;
 }
 
-/* f32 is off by a few units in the last place of what is added up, which is at most `terms` where
- * the result is a byte. */
-static float sure_of(double terms)
+/* The fixed point of cpu_qround: f32 is off by a few units of its last place, more where the terms,
+ * in bytes, are larger. Returns what the zero point, the half and that error add. */
+static double make_fixed(const op_lower *c, cpu_qround *r, double terms)
 {
-    double off = (1024 + 4 * terms) / (1 << 24);
-    return off < 0.5 ? (float)(0.5 - off) : -1;
+    double error = fmin(ceil(4 + 3 * terms / 256), 16384);
+    bool is_signed = c->out[0].type.dtype == TACIT_I8;
+    int32_t lift = is_signed ? 128 : 0;
+    double half = 32768 + error;
+    r->flip = is_signed ? 0x80 : 0;
+    r->unsure = error < 16384 ? 2 * (int32_t)error : 65536;
+    r->least_fixed = (float)((r->low + lift) * 65536.0 + half);
+    r->most_fixed = (float)((r->high + lift) * 65536.0 + half);
+    return (r->zero + lift) * 65536.0 + half;
 }
 
 /* --- convolutions ----------------------------------------------------------------------------- */
@@ -131,7 +138,8 @@ static bool plan(op_lower *c, inside_conv *b)
     if (!b->depth && (b->copied || conv->c % 4 || p->pad[0] || p->pad[1] || p->pad_after[0] ||
                       p->pad_after[1])) {
         b->copied = true;
-        b->pitch = (conv->c + 3) / 4 * 4;
+        /* Neighbouring taps are one piece, which is filled up to four bytes; else each is. */
+        b->pitch = p->dilation[1] == 1 ? conv->c : (conv->c + 3) / 4 * 4;
         b->height = (p->out[0] - 1) * p->stride[0] + (p->kernel[0] - 1) * p->dilation[0] + 1;
         b->width = (p->out[1] - 1) * p->stride[1] + (p->kernel[1] - 1) * p->dilation[1] + 1;
     }
@@ -147,7 +155,7 @@ static tacit_status emit_copy(op_lower *c, inside_conv *b)
     int64_t rows = b->conv.n * b->height, bytes = rows * b->width * b->pitch;
     int64_t tile = 32768 / (b->width * b->pitch) + 1;
     uint32_t tiles = (uint32_t)((rows + tile - 1) / tile);
-    b->images = op_lower_reserve(c, (size_t)bytes);
+    b->images = op_lower_reserve(c, (size_t)bytes + 4); /* the last piece may be filled up */
     if (b->x_inside) {
         cpu_qborder_args *a = op_lower_thunk(c, "byte_border", cpu_qborder, sizeof *a, tiles);
         if (!a)
@@ -206,9 +214,12 @@ static tacit_status make_tables(op_lower *c, inside_conv *b, int64_t count, cons
         bool there = m < b->conv.m;
         scale[i] = there ? b->x_scale * row_at(known(c, 4), m) : 0;
         bias[i] = there ? row_at(known(c, 6), m) : 0;
-        factor[i] = (float)(scale[i] / b->y_scale);
-        add[i] = (float)(bias[i] / b->y_scale);
         most = fmax(most, fabs(bias[i] / b->y_scale));
+    }
+    double more = make_fixed(c, r, most);
+    for (int64_t i = 0; i < count; i++) {
+        factor[i] = (float)(scale[i] / b->y_scale * 65536);
+        add[i] = (float)(bias[i] / b->y_scale * 65536 + more);
         if (!isfinite(factor[i]) || !isfinite(add[i]))
             return OP_LOWER_NO_KERNEL;
     }
@@ -216,7 +227,6 @@ static tacit_status make_tables(op_lower *c, inside_conv *b, int64_t count, cons
     r->add = add;
     r->scale = scale;
     r->bias = bias;
-    r->sure = sure_of(most);
     return TACIT_OK;
 }
 
@@ -228,7 +238,7 @@ static tacit_status make_pieces(op_lower *c, inside_conv *b)
     bool runs = p->dilation[1] == 1;
     int64_t across = runs ? 1 : p->kernel[1], row = b->width * b->pitch;
     w->pieces = p->kernel[0] * across;
-    w->piece = runs ? p->kernel[1] * b->pitch : b->pitch;
+    w->piece = ((runs ? p->kernel[1] : 1) * b->pitch + 3) / 4 * 4;
     w->plane = p->out[0] * p->out[1];
     w->out_width = p->out[1];
     w->image = b->height * row;
@@ -247,13 +257,16 @@ static tacit_status pack_weights(op_lower *c, inside_conv *b)
     enum { PIECE = 1 << 18 }; /* bytes read by a job */
     int64_t n = b->conv.m, taps = b->conv.w.taps, width = cpu_qconv_width(&c->cpu);
     int64_t vector = cpu_qconv_vector(&c->cpu), panels = (n + width - 1) / width;
-    int64_t bytes = (n + vector - 1) / vector * vector * taps * b->pitch;
+    const cpu_qwindow *w = &b->g.w;
+    int64_t bytes = (n + vector - 1) / vector * vector * w->pieces * w->piece;
     cpu_qconv_pack_args a = {.packed = op_lower_pack_later(c, (size_t)bytes),
                              .begin =
                                  op_lower_pack_later(c, (size_t)(panels * width) * sizeof(int32_t)),
                              .n = n,
                              .channels = b->conv.c,
                              .taps = taps,
+                             .run = taps / w->pieces,
+                             .piece = w->piece,
                              .pitch = b->pitch,
                              .width = width,
                              .vector = vector,
@@ -317,7 +330,7 @@ static tacit_status emit_conv(op_lower *c, inside_conv *b)
     g->m = b->conv.n * b->conv.w.out_size;
     g->n = n;
     g->round = b->round;
-    cut(g, width, b->pitch * b->conv.w.taps);
+    cut(g, width, g->w.pieces * g->w.piece);
     cpu_qconv_args *a = op_lower_thunk(c, "qconv", CPU_QMM_PICK(&c->cpu, cpu_qconv), sizeof *a,
                                        g->row_tiles * g->col_tiles);
     if (!a)
@@ -439,11 +452,10 @@ tacit_status op_lower_int_add(op_lower *c)
     q.a_zero = (int32_t)za + (q.a_flip ? 128 : 0);
     q.b_zero = (int32_t)zb + (q.b_flip ? 128 : 0);
     double a = q.a_scale / q.round.y_scale, b = q.b_scale / q.round.y_scale;
-    double add = -(q.a_zero * a + q.b_zero * b);
-    q.a_factor = (float)a;
-    q.b_factor = (float)b;
-    q.add = (float)add;
-    q.round.sure = sure_of(256 * (fabs(a) + fabs(b)));
+    double add = make_fixed(c, &q.round, 256 * (fabs(a) + fabs(b)));
+    q.a_factor = (float)(a * 65536);
+    q.b_factor = (float)(b * 65536);
+    q.add = (float)(add - (q.a_zero * a + q.b_zero * b) * 65536);
     if (!isfinite(q.a_factor) || !isfinite(q.b_factor) || !isfinite(q.add))
         return OP_LOWER_NO_KERNEL;
     cpu_qadd_args *p = op_lower_thunk(c, "qadd", CPU_QMM_PICK(&c->cpu, cpu_qadd), sizeof *p,
