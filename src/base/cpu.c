@@ -68,6 +68,26 @@ cpu_features cpu_detect(void)
     return f;
 }
 
+/* sysconf reads CPUID, which in a virtual machine may tell of all caches of the socket. */
+uint64_t cpu_cache_bytes(void)
+{
+    enum { CACHES = 8 };
+    uint64_t most = 0;
+    for (int i = 0; i < CACHES; i++) {
+        char path[64], unit = 0;
+        unsigned long long size = 0;
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
+        FILE *f = fopen(path, "r");
+        if (!f)
+            break;
+        int n = fscanf(f, "%9llu%c", &size, &unit);
+        fclose(f);
+        size = n < 1 ? 0 : unit == 'K' ? size << 10 : unit == 'M' ? size << 20 : size;
+        most = size > most ? size : most;
+    }
+    return most ? most : CPU_CACHE_DEFAULT;
+}
+
 /* Whole CPUs granted by the cgroup v2 quota, rounded up; 0 when there is none. */
 static uint32_t cgroup_quota(void)
 {

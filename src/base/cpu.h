@@ -18,12 +18,17 @@ typedef struct cpu_features {
     bool avx512_vnni, avx512_bf16, avx512_ifma, avx512_vbmi;
     bool aes, vaes512, pclmul, sse41;
     bool adds_beside_fma; /* units of their own add while all others multiply (AMD since Zen) */
+    uint64_t cache_bytes; /* cpu_cache_bytes where somebody asked, else 0 */
 } cpu_features;
 
 /* What the processor has, limited by the environment variable TACIT_ISA=portable|avx2|avx512.
  * Reads the environment and CPUID on each call: ask once and keep the answer. */
 cpu_features cpu_detect(void);
 const char *cpu_isa_name(cpu_isa isa);
+
+/* Of the largest cache of a processor, as the system tells; CPU_CACHE_DEFAULT where it does not. */
+#define CPU_CACHE_DEFAULT (UINT64_C(32) << 20)
+uint64_t cpu_cache_bytes(void);
 
 /* Processors this process may use: affinity mask and cgroup quota, at least 1. */
 uint32_t cpu_count(void);

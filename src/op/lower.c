@@ -91,8 +91,8 @@ void op_lower_together(op_lower *c, uint32_t tiles)
 
 bool op_lower_streams(const op_lower *c)
 {
-    enum { CACHES = 16 << 20 };
-    return c->constant_bytes > CACHES;
+    uint64_t cache = c->cpu.cache_bytes ? c->cpu.cache_bytes : CPU_CACHE_DEFAULT;
+    return c->constant_bytes > cache / 2; /* other data and other processors have the rest */
 }
 
 void op_lower_cost(op_lower *c, double flops, uint64_t bytes)

@@ -197,6 +197,15 @@ static void isa_can_be_limited(void **state)
     assert_true(cpu_count() >= 1);
 }
 
+/* A largest cache is larger than a first-level one and smaller than memory. */
+static void caches_have_a_size(void **state)
+{
+    (void)state;
+    uint64_t bytes = cpu_cache_bytes();
+    assert_true(bytes >= 64 << 10);
+    assert_true(bytes <= UINT64_C(4) << 30);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +218,7 @@ int main(void)
         cmocka_unit_test(file_write_is_whole_or_absent),
         cmocka_unit_test(rng_is_reproducible_and_plausible),
         cmocka_unit_test(isa_can_be_limited),
+        cmocka_unit_test(caches_have_a_size),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "op/lower.h"
 #include "op/op.h"
 
 static void a_small_graph_infers_and_folds_known_values(void **state)
@@ -76,12 +77,27 @@ static void small_floats_round_trip(void **state)
         }
 }
 
+/* By the processor's largest cache, and by a default where nobody said how large it is. */
+static void constants_beyond_the_caches_are_streamed(void **state)
+{
+    (void)state;
+    op_lower c = {.constant_bytes = (size_t)12 << 20, .cpu = {.cache_bytes = UINT64_C(8) << 20}};
+    assert_true(op_lower_streams(&c));
+    c.cpu.cache_bytes = UINT64_C(64) << 20;
+    assert_false(op_lower_streams(&c));
+    c.cpu.cache_bytes = 0;
+    assert_false(op_lower_streams(&c));
+    c.constant_bytes = CPU_CACHE_DEFAULT;
+    assert_true(op_lower_streams(&c));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_small_graph_infers_and_folds_known_values),
         cmocka_unit_test(cycles_are_named),
         cmocka_unit_test(small_floats_round_trip),
+        cmocka_unit_test(constants_beyond_the_caches_are_streamed),
     };
     return cmocka_run_group_tests_name("op core", tests, NULL, NULL);
 }
