@@ -70,10 +70,23 @@ static bool link_node(pass_edit *e, ir_node *n)
     return true;
 }
 
+/* Room for the graph as it is and some more: every pass begins with these lists. */
+static bool make_room(pass_edit *e)
+{
+    arena *a = e->c->scratch;
+    uint32_t values = e->g->values.count, nodes = e->g->nodes.count, uses = e->g->outputs.count;
+    for (uint32_t i = 0; i < nodes; i++)
+        uses += e->g->nodes.data[i]->n_inputs;
+    return vec_reserve(a, &e->head, values + values / 4) &&
+           vec_reserve(a, &e->count, values + values / 4) &&
+           vec_reserve(a, &e->first, nodes + nodes / 4) &&
+           vec_reserve(a, &e->uses, uses + uses / 4);
+}
+
 tacit_status pass_edit_begin(pass_edit *e, pass_context *c)
 {
     *e = (pass_edit){.c = c, .g = c->graph};
-    bool ok = catch_up(e);
+    bool ok = make_room(e) && catch_up(e);
     for (uint32_t i = 0; ok && i < e->g->nodes.count; i++)
         if (e->g->nodes.data[i]->type)
             ok = link_node(e, e->g->nodes.data[i]);

@@ -7,13 +7,15 @@
 #include "plan/work.h"
 
 /* The offset for item `i` beside the items in placed[0 … count), which are sorted by offset. */
-static uint64_t find_gap(const plan_pack *k, uint32_t i, bool tightest, const uint32_t *placed,
+static uint64_t find_gap(const plan_pack *k, uint32_t i, bool tightest, const plan_placed *placed,
                          uint32_t count)
 {
     uint64_t end = 0, best = UINT64_MAX, best_size = UINT64_MAX, need = k->items[i].bytes;
+    uint32_t birth = k->items[i].birth, death = k->items[i].death;
     for (uint32_t x = 0; x < count; x++) {
-        const plan_item *other = &k->items[placed[x]];
-        if (!plan_conflict(k, i, placed[x]))
+        const plan_placed *other = &placed[x];
+        if (k->conflicts ? !plan_conflict(k, i, other->item)
+                         : birth > other->death || other->birth > death)
             continue;
         if (other->offset > end && other->offset - end >= need) {
             uint64_t size = other->offset - end;
@@ -24,25 +26,25 @@ static uint64_t find_gap(const plan_pack *k, uint32_t i, bool tightest, const ui
                 best_size = size;
             }
         }
-        uint64_t other_end = other->offset + other->bytes;
-        end = other_end > end ? other_end : end;
+        end = other->end > end ? other->end : end;
     }
     return best != UINT64_MAX ? best : end;
 }
 
 uint64_t plan_place_in_sequence(plan_pack *k, const uint32_t *sequence, bool tightest,
-                                uint32_t *placed)
+                                plan_placed *placed)
 {
     uint64_t total = 0;
     for (uint32_t count = 0; count < k->n; count++) {
         plan_item *item = &k->items[sequence[count]];
         item->offset = find_gap(k, sequence[count], tightest, placed, count);
+        uint64_t end = item->offset + item->bytes;
         uint32_t at = count;
-        for (; at && k->items[placed[at - 1]].offset > item->offset; at--)
-            placed[at] = placed[at - 1];
-        placed[at] = sequence[count];
-        if (item->offset + item->bytes > total)
-            total = item->offset + item->bytes;
+        while (at && placed[at - 1].offset > item->offset)
+            at--;
+        memmove(placed + at + 1, placed + at, (count - at) * sizeof *placed);
+        placed[at] = (plan_placed){item->offset, end, item->birth, item->death, sequence[count]};
+        total = end > total ? end : total;
     }
     return total;
 }
@@ -70,7 +72,7 @@ static tacit_status pack_sorted(plan_pack *k, sequence_kind kind, bool tightest,
 {
     keyed *keys = ARENA_ARRAY(scratch, k->n + 1u, keyed);
     uint32_t *sequence = ARENA_ARRAY(scratch, k->n + 1u, uint32_t);
-    uint32_t *placed = ARENA_ARRAY(scratch, k->n + 1u, uint32_t);
+    plan_placed *placed = ARENA_ARRAY(scratch, k->n + 1u, plan_placed);
     if (!keys || !sequence || !placed)
         return error_memory(err, "packing the arena");
     for (uint32_t i = 0; i < k->n; i++) {

@@ -79,7 +79,7 @@ static tacit_status climb(search *s, arena *scratch, tacit_error *err)
 {
     plan_pack *k = s->k;
     uint32_t *sequence = ARENA_ARRAY(scratch, k->n + 1u, uint32_t);
-    uint32_t *placed = ARENA_ARRAY(scratch, k->n + 1u, uint32_t);
+    plan_placed *placed = ARENA_ARRAY(scratch, k->n + 1u, plan_placed);
     if (!sequence || !placed)
         return error_memory(err, "packing the arena");
     sort_by_bytes(k, sequence);

@@ -97,9 +97,15 @@ static inline bool plan_conflict(const plan_pack *k, uint32_t a, uint32_t b)
     return k->items[a].birth <= k->items[b].death && k->items[b].birth <= k->items[a].death;
 }
 
+/* An item that has its place, with what is asked of it. */
+typedef struct plan_placed {
+    uint64_t offset, end;
+    uint32_t birth, death, item;
+} plan_placed;
+
 /* Places items in the sequence given, each at the lowest gap that fits (`tightest`: the smallest
- * such gap). `placed` is room for n indices. */
+ * such gap). `placed` is room for n + 1 of them. */
 uint64_t plan_place_in_sequence(plan_pack *k, const uint32_t *sequence, bool tightest,
-                                uint32_t *placed);
+                                plan_placed *placed);
 
 #endif
