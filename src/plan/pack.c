@@ -6,12 +6,107 @@
 
 #include "plan/work.h"
 
+/* --- who is in conflict with whom -------------------------------------------------------------
+ */
+
+enum { FEW = 64 }; /* neighbours that are sorted for themselves */
+
+typedef struct pairs {
+    const plan_pack *k;
+    uint32_t *count; /* by item */
+    bool listing;    /* else counting */
+} pairs;
+
+static void note_pair(const pairs *p, uint32_t a, uint32_t b)
+{
+    if (p->listing) {
+        p->k->near[p->k->near_first[a] + p->count[a]] = b;
+        p->k->near[p->k->near_first[b] + p->count[b]] = a;
+    }
+    p->count[a]++;
+    p->count[b]++;
+}
+
+/* `sorted`: items by birth. Of those born later only some live at the same time. */
+static void note_pairs(const pairs *p, const uint32_t *sorted)
+{
+    const plan_pack *k = p->k;
+    for (uint32_t x = 0; x < k->n; x++)
+        for (uint32_t y = x + 1; y < k->n; y++) {
+            if (!k->conflicts && k->items[sorted[y]].birth > k->items[sorted[x]].death)
+                break;
+            if (!k->conflicts || plan_conflict(k, sorted[x], sorted[y]))
+                note_pair(p, sorted[x], sorted[y]);
+        }
+}
+
+tacit_status plan_pack_open(plan_pack *k, arena *scratch, tacit_error *err)
+{
+    uint32_t steps = 0, total = 0;
+    for (uint32_t i = 0; i < k->n; i++)
+        steps = k->items[i].birth >= steps ? k->items[i].birth + 1 : steps;
+    uint32_t *at = ARENA_ARRAY(scratch, steps + 1u, uint32_t);
+    uint32_t *sorted = ARENA_ARRAY(scratch, k->n + 1u, uint32_t);
+    pairs p = {.k = k, .count = ARENA_ARRAY(scratch, k->n + 1u, uint32_t)};
+    k->near_first = ARENA_ARRAY(scratch, k->n + 1u, uint32_t);
+    if (!at || !sorted || !p.count || !k->near_first)
+        return error_memory(err, "packing the arena");
+    for (uint32_t i = 0; i < k->n; i++)
+        at[k->items[i].birth + 1]++;
+    for (uint32_t s = 1; s <= steps; s++)
+        at[s] += at[s - 1];
+    for (uint32_t i = 0; i < k->n; i++)
+        sorted[at[k->items[i].birth]++] = i;
+    note_pairs(&p, sorted);
+    for (uint32_t i = 0; i < k->n; i++) {
+        k->crowded |= p.count[i] > FEW;
+        k->near_first[i] = total;
+        total += p.count[i];
+        p.count[i] = 0;
+    }
+    k->near_first[k->n] = total;
+    k->near = ARENA_ARRAY(scratch, total + 1u, uint32_t);
+    if (!k->near)
+        return error_memory(err, "packing the arena");
+    p.listing = true;
+    note_pairs(&p, sorted);
+    return TACIT_OK;
+}
+
+/* --- gaps -------------------------------------------------------------------------------------
+ */
+
+/* The neighbours of item `i` that have their place, sorted by offset: copies of a few, or all that
+ * are placed. */
+static uint32_t find_placed(const plan_pack *k, uint32_t i, const plan_placed *placed,
+                            uint32_t count, const bool *is_placed, plan_placed few[FEW],
+                            const plan_placed **out)
+{
+    uint32_t first = k->near_first[i], last = k->near_first[i + 1], n = 0;
+    *out = placed;
+    if (last - first > FEW)
+        return count;
+    for (uint32_t x = first; x < last; x++) {
+        const plan_item *t = &k->items[k->near[x]];
+        if (!is_placed[k->near[x]])
+            continue;
+        uint32_t at = n++;
+        for (; at && few[at - 1].offset > t->offset; at--)
+            few[at] = few[at - 1];
+        few[at] = (plan_placed){t->offset, t->offset + t->bytes, t->birth, t->death, k->near[x]};
+    }
+    *out = few;
+    return n;
+}
+
 /* The offset for item `i` beside the items in placed[0 … count), which are sorted by offset. */
 static uint64_t find_gap(const plan_pack *k, uint32_t i, bool tightest, const plan_placed *placed,
-                         uint32_t count)
+                         uint32_t count, const bool *is_placed)
 {
     uint64_t end = 0, best = UINT64_MAX, best_size = UINT64_MAX, need = k->items[i].bytes;
     uint32_t birth = k->items[i].birth, death = k->items[i].death;
+    plan_placed few[FEW];
+    count = find_placed(k, i, placed, count, is_placed, few, &placed);
     for (uint32_t x = 0; x < count; x++) {
         const plan_placed *other = &placed[x];
         if (k->conflicts ? !plan_conflict(k, i, other->item)
@@ -32,19 +127,23 @@ static uint64_t find_gap(const plan_pack *k, uint32_t i, bool tightest, const pl
 }
 
 uint64_t plan_place_in_sequence(plan_pack *k, const uint32_t *sequence, bool tightest,
-                                plan_placed *placed)
+                                plan_placed *placed, bool *is_placed)
 {
     uint64_t total = 0;
+    memset(is_placed, 0, k->n * sizeof *is_placed);
     for (uint32_t count = 0; count < k->n; count++) {
         plan_item *item = &k->items[sequence[count]];
-        item->offset = find_gap(k, sequence[count], tightest, placed, count);
+        item->offset = find_gap(k, sequence[count], tightest, placed, count, is_placed);
+        is_placed[sequence[count]] = true;
         uint64_t end = item->offset + item->bytes;
+        total = end > total ? end : total;
+        if (!k->crowded)
+            continue; /* nobody looks at all of them */
         uint32_t at = count;
         while (at && placed[at - 1].offset > item->offset)
             at--;
         memmove(placed + at + 1, placed + at, (count - at) * sizeof *placed);
         placed[at] = (plan_placed){item->offset, end, item->birth, item->death, sequence[count]};
-        total = end > total ? end : total;
     }
     return total;
 }
@@ -73,7 +172,8 @@ static tacit_status pack_sorted(plan_pack *k, sequence_kind kind, bool tightest,
     keyed *keys = ARENA_ARRAY(scratch, k->n + 1u, keyed);
     uint32_t *sequence = ARENA_ARRAY(scratch, k->n + 1u, uint32_t);
     plan_placed *placed = ARENA_ARRAY(scratch, k->n + 1u, plan_placed);
-    if (!keys || !sequence || !placed)
+    bool *is_placed = ARENA_ARRAY(scratch, k->n + 1u, bool);
+    if (!keys || !sequence || !placed || !is_placed)
         return error_memory(err, "packing the arena");
     for (uint32_t i = 0; i < k->n; i++) {
         const plan_item *t = &k->items[i];
@@ -87,7 +187,7 @@ static tacit_status pack_sorted(plan_pack *k, sequence_kind kind, bool tightest,
     qsort(keys, k->n, sizeof *keys, by_key);
     for (uint32_t i = 0; i < k->n; i++)
         sequence[i] = keys[i].index;
-    *bytes = plan_place_in_sequence(k, sequence, tightest, placed);
+    *bytes = plan_place_in_sequence(k, sequence, tightest, placed, is_placed);
     return TACIT_OK;
 }
 

@@ -120,6 +120,7 @@ static tacit_status try_order(planner *q, const plan_order_def *def, bool inplac
     TRY(list_items(q, &life, &k));
     if (q->w->p->parallel)
         TRY(find_conflicts(q, &life, order, &k));
+    TRY(plan_pack_open(&k, q->scratch, q->err));
     plan_trial trial = {.order = def->name, .inplace = inplace, .live_bytes = life.live_bytes};
     if (searching) {
         trial.packing = "search";

@@ -80,13 +80,14 @@ static tacit_status climb(search *s, arena *scratch, tacit_error *err)
     plan_pack *k = s->k;
     uint32_t *sequence = ARENA_ARRAY(scratch, k->n + 1u, uint32_t);
     plan_placed *placed = ARENA_ARRAY(scratch, k->n + 1u, plan_placed);
-    if (!sequence || !placed)
+    bool *is_placed = ARENA_ARRAY(scratch, k->n + 1u, bool);
+    if (!sequence || !placed || !is_placed)
         return error_memory(err, "packing the arena");
     sort_by_bytes(k, sequence);
     uint64_t cost = (uint64_t)k->n * k->n;
     for (int i = 0; i < CLIMB_ATTEMPTS && s->best > k->bound && *k->budget >= cost; i++) {
         *k->budget -= cost;
-        uint64_t total = plan_place_in_sequence(k, sequence, false, placed);
+        uint64_t total = plan_place_in_sequence(k, sequence, false, placed, is_placed);
         if (total < s->best) {
             s->best = total;
             for (uint32_t x = 0; x < k->n; x++)

@@ -76,9 +76,14 @@ typedef struct plan_pack {
     uint32_t n;
     const uint64_t *conflicts; /* parallel: bit matrix over items; NULL: lifetimes decide */
     uint32_t row_words;
+    /* Items in conflict with item i: near[near_first[i] … near_first[i + 1]). */
+    uint32_t *near, *near_first;
+    bool crowded;         /* some item has many of them */
     uint64_t bound, best; /* nothing below `bound` is possible; `best` is what others reached */
     uint64_t *budget;     /* item visits the search may still make */
 } plan_pack;
+/* Fills the lists of conflicts. */
+tacit_status plan_pack_open(plan_pack *k, arena *scratch, tacit_error *err);
 /* Returns the arena size. `scratch` is emptied by the caller. 0 with *err set: out of memory. */
 typedef tacit_status plan_pack_fn(plan_pack *k, arena *scratch, uint64_t *bytes, tacit_error *err);
 typedef struct plan_pack_def {
@@ -104,8 +109,8 @@ typedef struct plan_placed {
 } plan_placed;
 
 /* Places items in the sequence given, each at the lowest gap that fits (`tightest`: the smallest
- * such gap). `placed` is room for n + 1 of them. */
+ * such gap). `placed` and `is_placed` are room for n + 1. */
 uint64_t plan_place_in_sequence(plan_pack *k, const uint32_t *sequence, bool tightest,
-                                plan_placed *placed);
+                                plan_placed *placed, bool *is_placed);
 
 #endif
