@@ -118,6 +118,43 @@ static void random_problems(void **state)
     }
 }
 
+/* As many keys as a vector has elements, or fewer, and one more. */
+static void few_keys(void **state)
+{
+    (void)state;
+    rng r = rng_seed(10);
+    for (int64_t keys = 1; keys <= 17; keys++) {
+        cpu_attention_args p = {.batch = 2,
+                                .heads = 2,
+                                .kv_heads = 1,
+                                .queries = 4 + (int64_t)rng_below(&r, 20),
+                                .keys = keys,
+                                .depth = keys % 2 ? 16 : 1 + (int64_t)rng_below(&r, 70),
+                                .v_depth = 16 * (1 + (int64_t)rng_below(&r, 3)),
+                                .scale = 0.3f,
+                                .blocks = 1,
+                                .block_rows = 24};
+        set_strides(p.q_stride, keys % 3 == 0, p.heads, p.queries, p.depth);
+        set_strides(p.k_stride, keys % 3 == 1, p.kv_heads, p.keys, p.depth);
+        set_strides(p.v_stride, keys % 3 == 2, p.kv_heads, p.keys, p.v_depth);
+        set_strides(p.out_stride, keys % 3 == 0, p.heads, p.queries, p.v_depth);
+        float *q = test_floats(&r, p.batch * p.q_stride[0], -2, 2);
+        float *k = test_floats(&r, p.batch * p.k_stride[0], -2, 2);
+        float *v = test_floats(&r, p.batch * p.v_stride[0], -2, 2);
+        float *out = test_floats(&r, p.batch * p.out_stride[0], 777, 777);
+        p.q = q, p.k = k, p.v = v, p.out = out;
+        double s[17];
+        FOR_EACH_ISA(isa)
+        {
+            CPU_PICK(isa, cpu_attention_f32)(&p, 0, 4);
+            for (int64_t i = 0; i < 4 * p.queries; i++)
+                check_query(&p, cpu_isa_name(isa), i / p.queries / 2, i / p.queries % 2,
+                            i % p.queries, s);
+        }
+        free(q), free(k), free(v), free(out);
+    }
+}
+
 /* One key is so long that rounding its scores takes more than any other score has. */
 static void a_huge_key_wins(void **state)
 {
@@ -165,6 +202,7 @@ static void a_huge_key_wins(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_problems),
+                                       cmocka_unit_test(few_keys),
                                        cmocka_unit_test(a_huge_key_wins)};
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);
 }
