@@ -99,7 +99,7 @@ bool op_paired_suits(const op_lower *c, const op_product *p)
     const cpu_gemm_args *g = &p->g;
     bool wide = g->m >= 5 && g->n >= 96 && g->k >= 64;
     return c->cpu.adds_beside_fma && c->cpu.isa == CPU_AVX512 &&
-           (wide || (g->m >= 14 && g->n >= 64 && g->k >= 256));
+           (wide || (g->m >= 14 && g->n >= 64 && g->k >= 64));
 }
 
 /* Rows of an even number of about equal blocks, `least` of them or a few more, whichever has fewer
