@@ -147,12 +147,15 @@ class Bench:
             os.rename(part, path)
         return path
 
-    def sides(self, path, arguments, threads, extra=()):
-        how = ["--exec", "serial"] if threads == 1 else ["--exec", "tasks", "--threads",
-                                                         str(threads)]
-        sides = [Side([f"{self.build}/tacit", "bench", path, "--serve", *how, *extra], "tacit")]
+    def ours(self, path, threads, *extra):
+        how = ["serial"] if threads == 1 else ["tasks", "--threads", str(threads)]
+        return [f"{self.build}/tacit", "bench", path, "--serve", "--exec", *how, *extra]
+
+    def sides(self, path, arguments, threads, extra=(), dims=()):
+        sides = [Side(self.ours(path, threads, *extra), "tacit")]
         if self.ort:
-            sides.append(Side([self.ort, f"{self.here}/ort_runner.py", path, str(threads)], "ort"))
+            sides.append(Side([self.ort, f"{self.here}/ort_runner.py", path, str(threads),
+                               *dims], "ort"))
         words = arguments.split()
         if self.torch and words[0] in TORCH:
             sizes = [f"{k[2:]}={v}" for k, v in zip(words[1::2], words[2::2])]
@@ -178,20 +181,19 @@ class Bench:
             for side in sides:
                 side.close()
 
-    def opening(self, name, arguments):
+    def opening(self, name, arguments, threads):
         """Load, compile, first run; in fresh processes, in turn, the best of three each. Ours also with
         the packed weights of an earlier process."""
         if not self.ort:
             return
         path = self.model(name, arguments)
         packed = path + ".tacit-cache"
-        cached = [f"{self.build}/tacit", "bench", path, "--serve", "--exec", "serial", "--packed",
-                  packed]
+        cached = self.ours(path, threads, "--packed", packed)
         best, version = {}, ""
         try:
             Side(cached, "cached").close()  # makes the file
             for _ in range(3):
-                for side in self.sides(path, "none", 1) + [Side(cached, "cached")]:
+                for side in self.sides(path, "none", threads) + [Side(cached, "cached")]:
                     side.close()
                     o = side.opened
                     took = (o["open_ns"] + o["first_ns"]) / 1e6
@@ -205,9 +207,9 @@ class Bench:
         short = name.split("/", 1)[1] if name.startswith("model/") else name.replace("/", "-")
         for label, suffix in (("tacit", ""), ("cached", "-cached")):
             ours = best[label]
-            self.record(f"open/{short}{suffix}/t1", ours[0], peer[0], version, "ms")
-            self.record(f"open/{short}{suffix}-peak/t1", ours[1] / 1024, peer[1] / 1024, version,
-                        "MiB")
+            self.record(f"open/{short}{suffix}/t{threads}", ours[0], peer[0], version, "ms")
+            self.record(f"open/{short}{suffix}-peak/t{threads}", ours[1] / 1024, peer[1] / 1024,
+                        version, "MiB")
 
     def run(self):
         print(f"{'bench':34s} {'tacit':>12s}  {'peer':>12s}  ratio  peer")
@@ -216,8 +218,10 @@ class Bench:
                 if self.wanted(name + f"/t{threads}") and (threads == 1 or "overhead" not in name):
                     self.attempt(self.compare, name, arguments, threads)
             short = name.split("/", 1)[1] if name.startswith("model/") else name.replace("/", "-")
-            if name.startswith(("model/", "mlp/", "block/")) and self.wanted(f"open/{short}/t1"):
-                self.attempt(self.opening, name, arguments)
+            for threads in (1, 2):
+                if (name.startswith(("model/", "mlp/", "block/"))
+                        and self.wanted(f"open/{short}/t{threads}")):
+                    self.attempt(self.opening, name, arguments, threads)
         return self.failed
 
     def attempt(self, what, name, *arguments):

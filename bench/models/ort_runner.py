@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX Runtime behind the protocol of `tacit bench --serve`: MODEL THREADS as arguments, then
-"run N" on standard input is answered by one line of JSON with the time of each run."""
+"""ONNX Runtime behind the protocol of `tacit bench --serve`: MODEL THREADS [DIM=SIZE…] as arguments,
+then "run N" on standard input is answered by one line of JSON with the time of each run."""
 import json
 import resource
 import sys
@@ -18,9 +18,9 @@ def peak_kb():
         return next(int(line.split()[1]) for line in f if line.startswith("VmHWM:"))
 
 
-def random_input(arg, rng):
+def random_input(arg, dims, rng):
     dtype = KINDS[arg.type]
-    shape = [d if isinstance(d, int) else 1 for d in arg.shape]
+    shape = [d if isinstance(d, int) else int(dims.get(d, 1)) for d in arg.shape]
     if np.issubdtype(dtype, np.floating):
         return rng.standard_normal(shape).astype(dtype)
     return (rng.integers(0, 2, shape)).astype(dtype)
@@ -28,6 +28,7 @@ def random_input(arg, rng):
 
 def main():
     path, threads = sys.argv[1], int(sys.argv[2])
+    dims = dict(a.split("=", 1) for a in sys.argv[3:])
     ort.set_default_logger_severity(3)
     before = peak_kb()
     options = ort.SessionOptions()
@@ -38,7 +39,7 @@ def main():
     session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     opened = time.perf_counter_ns() - start
     rng = np.random.default_rng(1)
-    feeds = {a.name: random_input(a, rng) for a in session.get_inputs()}
+    feeds = {a.name: random_input(a, dims, rng) for a in session.get_inputs()}
     start = time.perf_counter_ns()
     bound = session.io_binding()
     for name, value in feeds.items():

@@ -5,6 +5,7 @@
 #include "prog/tasks.h"
 
 #include "tacit/task.h"
+#include "task/alone.h"
 
 enum {
     CHUNK_NS = 2500,   /* a task should be worth its scheduling */
@@ -484,6 +485,14 @@ static tacit_status copy_graph(prog_session *s, struct prog_task_run *run, tacit
     return tacit_task_graph_seal(run->graph, err);
 }
 
+/* Without workers whole thunks are faster than their pieces. */
+static void run_whole(void *context)
+{
+    const prog_session *s = context;
+    for (uint32_t i = 0; i < s->program->n_thunks && s->state.fault.code == CPU_FAULT_NONE; i++)
+        s->calls[i].fn(s->calls[i].args, 0, s->calls[i].tiles);
+}
+
 tacit_status prog_tasks_open(prog_session *s, tacit_error *err)
 {
     const struct prog_tasks *t = s->program->tasks;
@@ -495,6 +504,7 @@ tacit_status prog_tasks_open(prog_session *s, tacit_error *err)
     s->task_run = run;
     TRY(tacit_task_graph_create(t->runtime, &run->graph, err));
     TRY(copy_graph(s, run, err));
+    task_graph_alone(run->graph, run_whole, s);
     return tacit_task_graph_learn(run->graph, LEARNING_RUNS, err);
 }
 

@@ -4,6 +4,7 @@
 #define TASK_GRAPH_H
 
 #include "base/vec.h"
+#include "task/alone.h"
 #include "task/pace.h"
 #include "task/task.h"
 
@@ -91,6 +92,10 @@ struct tacit_task_graph {
     bool has_near;       /* some nodes say whose data they work on */
     uint64_t last_ticks; /* of the previous run */
     task_pace pace;
+    uint64_t lost_cpus;   /* how often, when last looked at… */
+    uint64_t look_ticks;  /* …and what runs have taken since */
+    task_alone_fn *alone; /* instead of the nodes; NULL: these */
+    void *alone_context;
     bool named;          /* nodes know their names' numbers in traces */
     uint32_t trace_base; /* number of node 0 in the trace of this run */
     _Atomic uint64_t first_failure;

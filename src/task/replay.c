@@ -6,6 +6,8 @@
 #include <sched.h>
 #include <string.h>
 
+#include <sys/resource.h>
+
 #include "task/graph.h"
 
 enum { STEAL_MOST = 16, SERIAL_NS = 2000, SERIAL_NODES = 64 };
@@ -441,11 +443,26 @@ static tacit_status run_end(tacit_task_runtime *rt, tacit_task_graph *g, bool bu
     return status;
 }
 
-/* The workers are with another graph: the caller does all of it, as a worker of its own. */
+void task_graph_alone(tacit_task_graph *g, task_alone_fn *fn, void *context)
+{
+    g->alone = fn;
+    g->alone_context = context;
+}
+
+/* The caller does all of it; unless somebody wants to know about the nodes, any way he can. */
+static void run_by_one(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g)
+{
+    if (g->alone && !g->learning && !task_tracing(rt))
+        g->alone(g->alone_context);
+    else
+        run_serial(rt, w, g);
+}
+
+/* The workers are with another graph: the caller is a worker of its own. */
 static __attribute__((noinline)) void run_alone(tacit_task_runtime *rt, tacit_task_graph *g)
 {
     task_worker alone = {.rt = rt};
-    run_serial(rt, &alone, g);
+    run_by_one(rt, &alone, g);
 }
 
 static void run_anyhow(tacit_task_runtime *rt, tacit_task_graph *g, bool parallel)
@@ -456,18 +473,34 @@ static void run_anyhow(tacit_task_runtime *rt, tacit_task_graph *g, bool paralle
     if (parallel)
         run_parallel(rt, g);
     else
-        run_serial(rt, &rt->workers[0], g);
+        run_by_one(rt, &rt->workers[0], g);
     g->last_ticks = task_ticks() - begin;
+}
+
+/* Was a CPU taken from this process as often as by neighbours that share it: every few
+ * milliseconds of the runs since the last look? */
+static bool lost_cpus(const tacit_task_runtime *rt, tacit_task_graph *g)
+{
+    enum { OFTEN_NS = 20000000 };
+    struct rusage use;
+    if (getrusage(RUSAGE_SELF, &use) != 0)
+        return false;
+    uint64_t lost = (uint64_t)use.ru_nivcsw, before = g->lost_cpus, took = g->look_ticks;
+    g->lost_cpus = lost;
+    g->look_ticks = 0;
+    return took && (double)(lost - before) * OFTEN_NS * rt->ticks_per_ns > (double)took;
 }
 
 /* With the workers, unless they are rather in the way. */
 static void run_together(tacit_task_runtime *rt, tacit_task_graph *g)
 {
     bool alone = task_pace_alone(&g->pace) && !g->async_count;
+    if (task_pace_asks(&g->pace))
+        g->pace.disturbed = lost_cpus(rt, g);
     run_anyhow(rt, g, !alone);
-    double work = g->costs_known ? (double)g->total_cost * rt->ticks_per_ns : 0;
+    g->look_ticks += g->last_ticks;
     if (!g->async_count && !g->learning)
-        task_pace_note(&g->pace, alone, (double)g->last_ticks, work);
+        task_pace_note(&g->pace, alone, (double)g->last_ticks, 1e9 * rt->ticks_per_ns);
 }
 
 tacit_status tacit_task_graph_run(tacit_task_runtime *rt, tacit_task_graph *g, tacit_error *err)

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""With one or two processes beside it that never stop, is a model with two threads at least as fast
+as with one? Ours and ONNX Runtime, each with one thread and with two, take turns as in compare.py.
+What counts is how much gets done: the mean of a turn, and the median over turns, after every side has
+had a second to find out who else is there.
+
+Usage: neighbours.py BUILD [PREFIX]   entries neighbour/NAME/nK, K processes
+Environment: as compare.py."""
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+from compare import Bench, PAUSE
+
+ENTRIES = [("mlp-32x2048", "mlp --width 2048 --batch 32", 0),
+           ("mobilenetv2", "mobilenetv2", 0),
+           ("minilm-128", "minilm --seq 128", 0),
+           ("gpt2-decode", "gpt2 --decode", 128)]  # positions behind the token
+TURN = 0.4  # seconds: several time slices of the kernel's
+SETTLE = 1.0  # seconds beside the others that do not count
+ROUNDS = int(os.environ.get("TACIT_BENCH_ROUNDS", "7"))
+
+
+def turn(side):
+    time.sleep(PAUSE)
+    times = side.ask(side.count + 1)["ns"][1:]
+    side.kept.append(statistics.mean(times))
+
+
+def measure(sides):
+    for side in sides:
+        start = time.monotonic()
+        while time.monotonic() - start < SETTLE:
+            took = min(side.ask(3)["ns"])
+        side.count = max(3, int(TURN * 1e9 / took))
+    for _ in range(ROUNDS):
+        for side in sides:
+            turn(side)
+    return [side.median() for side in sides]
+
+
+def open_sides(bench, path, past):
+    ours = ["--cache", "256", "--past", str(past)] if past else []
+    dims = [f"past={past}"] if past else []
+    sides = []
+    for threads in (1, 2):
+        sides += bench.sides(path, "none", threads, ours, dims)
+    return sides
+
+
+def neighbour(bench, name, arguments, past, count):
+    path = bench.model("decode-gpt2" if past else name, arguments)
+    sides, busy = [], []
+    try:
+        sides = open_sides(bench, path, past)
+        busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+        times = measure(sides)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+        for side in sides:
+            side.close()
+    half = len(times) // 2  # ours with one thread, perhaps the peer's, then the same with two
+    theirs = f"; {sides[1].opened['version']}: {times[1] / times[half + 1]:.2f}" if half > 1 else ""
+    bench.record(f"neighbour/{name}/n{count}", times[half], times[0], "1 thread" + theirs, "ms",
+                 runs=len(sides[half].kept))
+
+
+def main():
+    bench = Bench(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "")
+    for name, arguments, past in ENTRIES:
+        for count in (1, 2):
+            if bench.wanted(f"neighbour/{name}/n{count}"):
+                bench.attempt(neighbour, bench, name, arguments, past, count)
+    return bench.failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
