@@ -126,7 +126,7 @@ class Models(compare.Bench):
     """The files of bench/models, made where they are not there yet."""
 
     def int8(self, name):
-        path = os.path.join(self.models, "model-bert-int8.onnx")  # as scripts/bench-decode has it
+        path = os.path.join(self.models, "model-bert-int8.onnx")  # as scripts/bench-int8 has it
         if not os.path.exists(path):
             from onnxruntime.quantization import QuantType, quantize_dynamic
 
