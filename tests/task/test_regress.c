@@ -368,6 +368,26 @@ static void r16_retirement_is_not_capped_by_completion_order(void **state)
     drained(rt);
 }
 
+/* Tasks whose duration is known are held back for a batch, but not by a runtime that is eager. */
+static void eager_tasks_start_without_being_waited_for(void **state)
+{
+    (void)state;
+    tacit_task_runtime *rt =
+        make((tacit_task_config){.threads = 2, .window = 64, .eager = true, .oversubscribe = true});
+    for (int i = 0; i < 200; i++) /* what one takes is learnt */
+        submit(rt, &k_nop, NULL, NULL, 0, NULL, 0);
+    OK(tacit_task_wait_all(rt, &err));
+    tacit_task_stats s;
+    submit(rt, &k_nop, NULL, NULL, 0, NULL, 0);
+    uint64_t deadline = clock_ns() + 20000000000u;
+    do {
+        tacit_task_stats_get(rt, &s);
+        sched_yield();
+    } while (s.executed < 201 && clock_ns() < deadline);
+    assert_int_equal(s.executed, 201);
+    drained(rt);
+}
+
 /* False sharing of queue fields is a matter of layout. */
 static void r17_queue_ends_have_cache_lines_of_their_own(void **state)
 {
@@ -427,6 +447,7 @@ int main(void)
         cmocka_unit_test(r14_lap_marks_survive_slot_reuse),
         cmocka_unit_test(r15_recording_leaves_the_runtimes_own_counts_alone),
         cmocka_unit_test(r16_retirement_is_not_capped_by_completion_order),
+        cmocka_unit_test(eager_tasks_start_without_being_waited_for),
         cmocka_unit_test(r17_queue_ends_have_cache_lines_of_their_own),
         cmocka_unit_test(map_pool_near_its_limit_does_not_overflow),
     };
