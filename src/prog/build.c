@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "prog/tasks.h"
 #include "prog/validate.h"
+#include "task/prepare.h"
 
 void prog_free(prog_program *p)
 {
@@ -53,6 +54,8 @@ static tacit_status build(prog_program *p, tacit_error *err)
 {
     TRY(prog_split(p, err));
     TRY(plan_views(p->graph, p->nodes, p->n_nodes, p->updates, &p->memory, &p->views, err));
+    if (p->options.executor == TACIT_EXEC_TASKS)
+        task_prepare(); /* lowering starts threads that pack */
     TRY(prog_lower(p, err));
     TRY(plan_program(p, err));
     TRY(prog_validate(p, VALIDATE_PLAN, err));

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "task/prepare.h"
 #include "task/task.h"
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t value)
@@ -29,6 +30,11 @@ bool task_park_setup(void)
 #else
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 #endif
+}
+
+void task_prepare(void)
+{
+    (void)task_park_setup();
 }
 
 static void barrier_for_all(const tacit_task_runtime *rt)
