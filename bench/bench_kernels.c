@@ -2,7 +2,8 @@
  *
  * The vector kernels, as the lower rules choose them, on shapes of real models: one thread, best of
  * many runs, beside oneDNN where it was found at build time (its sgemm and its convolution run in
- * the same process, interleaved). `peak` is a loop of nothing but fused multiply-adds.
+ * the same process, interleaved). Images lie in blocks of channels, as networks keep them; so do
+ * those of oneDNN. `peak` is a loop of nothing but fused multiply-adds.
  *
  * usage: bench_kernels [PREFIX]    appends to $TACIT_BENCH_JSONL when that is set
  */
@@ -16,6 +17,7 @@
 
 #include "base/cpu.h"
 #include "base/rng.h"
+#include "op/blocked.h"
 #include "op/lower.h"
 
 #if defined(TACIT_HAVE_ONEDNN)
@@ -311,12 +313,16 @@ static void bench_conv(const char *label, int64_t ic, int64_t oc, int64_t hw, in
              oc, hw, kernel, stride);
     if (!wanted(name))
         return;
-    const ir_shape shapes[] = {
-        {4, {1, ic, hw, hw}}, {4, {oc, ic / group, kernel, kernel}}, {1, {oc}}};
+    ir_shape shapes[] = {{5, {1, ic / OP_BLOCK, hw, hw, OP_BLOCK}},
+                         {4, {oc, ic / group, kernel, kernel}},
+                         {1, {oc}}};
+    if (ic % OP_BLOCK) /* a photograph */
+        shapes[0] = (ir_shape){4, {1, ic, hw, hw}};
     int64_t pad = kernel / 2, out = (hw + 2 * pad - kernel) / stride + 1;
     bench_node b;
-    node_begin(&b, "tacit", "Conv", 3, shapes, 6);
-    bool ok = ir_attr_set_ints(b.graph, b.node, "strides", 2, (int64_t[]){stride, stride}) &&
+    node_begin(&b, "tacit", "BlockedConv", 3, shapes, 6);
+    bool ok = ir_attr_set_int(b.graph, b.node, "channels", ic) &&
+              ir_attr_set_ints(b.graph, b.node, "strides", 2, (int64_t[]){stride, stride}) &&
               ir_attr_set_ints(b.graph, b.node, "pads", 4, (int64_t[]){pad, pad, pad, pad}) &&
               ir_attr_set_int(b.graph, b.node, "group", group) &&
               ir_attr_set_string(b.graph, b.node, "activation", "relu");
