@@ -52,11 +52,22 @@ static bool look_alike(const ir_tensor *b, const cpu_gemm_args *g, int64_t i, in
     return true;
 }
 
+/* Is there anything in column j? Asked of one in which only zeros were seen: it picks few elements
+ * of a row (an identity, a permutation), which plain sums do without rounding. */
+static bool picks(const ir_tensor *b, const cpu_gemm_args *g, int64_t j)
+{
+    float x = 0;
+    for (int64_t k = 0; k < g->k && x == 0; k++)
+        ir_tensor_part(b, (size_t)(k * g->b_row + j * g->b_col) * sizeof x, sizeof x, &x);
+    return x != 0;
+}
+
 /* Has B two columns alike? What they give must be alike too (a tie stays a tie), but of columns
  * side by side one may be paired and the other not. Columns of zeros give zeros either way. What
- * cannot be looked at counts as alike. */
-static bool has_twins(const op_lower *c, const op_product *p)
+ * cannot be looked at counts as alike; a column that picks asks for plain sums, too. */
+static bool is_special(const op_lower *c, const op_product *p)
 {
+    enum { EMPTY = 32 }; /* columns that are searched for anything at all */
     typedef struct place {
         uint64_t trace; /* 0: free */
         int64_t column;
@@ -70,26 +81,27 @@ static bool has_twins(const op_lower *c, const op_product *p)
     while (room < 2 * (size_t)g->n)
         room *= 2;
     place *seen = mem_alloc_zero(allocator, room * sizeof *seen);
-    bool twins = !seen;
-    int64_t looks = 0; /* at pairs: too many would take too long */
-    for (int64_t j = 0; !twins && j < g->n; j++) {
+    bool special = !seen;
+    int64_t looks = 0, empty = 0; /* at pairs: too many would take too long */
+    for (int64_t j = 0; !special && j < g->n; j++) {
         uint64_t trace = trace_of(b, g, j);
+        special = !trace && empty++ < EMPTY && picks(b, g, j);
         size_t at = trace >> 1 & (room - 1);
-        for (; trace && !twins && seen[at].trace; at = (at + 1) & (room - 1))
+        for (; trace && !special && seen[at].trace; at = (at + 1) & (room - 1))
             if (seen[at].trace == trace)
-                twins = ++looks > g->n || look_alike(b, g, seen[at].column, j);
-        if (trace && !twins)
+                special = ++looks > g->n || look_alike(b, g, seen[at].column, j);
+        if (trace && !special)
             seen[at] = (place){trace, j};
     }
     mem_release(allocator, seen, room * sizeof *seen);
     op_lower_looked_at(c, 1);
-    return twins;
+    return special;
 }
 
 bool op_paired_can(const op_lower *c, const op_product *p)
 {
     return p->batch == 1 && p->g.m > 0 && p->g.n > 0 && p->g.k > 0 && !c->batch_invariant &&
-           !c->plain_sums && !has_twins(c, p);
+           !c->plain_sums && !is_special(c, p);
 }
 
 /* Where it was measured to be faster: enough rows share what is read of B, and enough panels what

@@ -294,36 +294,68 @@ static void attention_is_plain_where_asked(void **state)
     tacit_tuning_free(t);
 }
 
+/* x · w where any way may be taken, the one of paired terms first. */
+static float *product(const float *w, const float *x, int64_t batch, int64_t in, int64_t out,
+                      int64_t *row)
+{
+    enum { PAIRED = 4 };
+    tacit_tuning *t;
+    tacit_builder *b;
+    assert_int_equal(tacit_tuning_open("/nonexistent/tuning", &t, &err), TACIT_OK);
+    tacit_tuning_force(t, PAIRED);
+    assert_int_equal(tacit_builder_create("product", NULL, &b, &err), TACIT_OK);
+    const char *names[2] = {"batch", NULL};
+    tacit_value left = tacit_builder_input(b, "x", TACIT_F32, 2, (int64_t[]){-1, in}, names);
+    tacit_value right = tacit_builder_constant(b, NULL, TACIT_F32, 2, (int64_t[]){in, out}, w);
+    tacit_model *m = finish(b, op(b, "MatMul", left, right));
+    float *y = run(m, &(tacit_compile_options){.tuning = t}, batch, x, row);
+    tacit_model_free(m);
+    tacit_tuning_free(t);
+    return y;
+}
+
 /* Equal columns of a weight give equal bits, wherever they lie: ties of logits stay ties. */
 static void equal_columns_stay_equal(void **state)
 {
     (void)state;
-    enum { BATCH = 20, IN = 256, OUT = 192, PAIRED = 4 };
+    enum { BATCH = 20, IN = 256, OUT = 192 };
     static const int64_t twins[] = {3, 20, 40, 100, 190};
-    tacit_tuning *t;
-    assert_int_equal(tacit_tuning_open("/nonexistent/tuning", &t, &err), TACIT_OK);
-    tacit_tuning_force(t, PAIRED);
     rng r = rng_seed(9);
     float *w = randoms(&r, IN * OUT), *x = randoms(&r, BATCH * IN);
     for (int64_t k = 0; k < IN; k++)
         for (size_t i = 1; i < sizeof twins / sizeof *twins; i++)
             w[k * OUT + twins[i]] = w[k * OUT + twins[0]];
-    tacit_builder *b;
-    assert_int_equal(tacit_builder_create("twins", NULL, &b, &err), TACIT_OK);
-    const char *names[2] = {"batch", NULL};
-    tacit_value in = tacit_builder_input(b, "x", TACIT_F32, 2, (int64_t[]){-1, IN}, names);
-    tacit_value weights = tacit_builder_constant(b, NULL, TACIT_F32, 2, (int64_t[]){IN, OUT}, w);
-    tacit_model *m = finish(b, op(b, "MatMul", in, weights));
     int64_t row;
-    float *y = run(m, &(tacit_compile_options){.tuning = t}, BATCH, x, &row);
+    float *y = product(w, x, BATCH, IN, OUT, &row);
     for (int64_t i = 0; i < BATCH; i++)
         for (size_t k = 1; k < sizeof twins / sizeof *twins; k++)
             assert_memory_equal(&y[i * row + twins[k]], &y[i * row + twins[0]], sizeof *y);
     free(y);
     free(w);
     free(x);
-    tacit_model_free(m);
-    tacit_tuning_free(t);
+}
+
+/* An identity and a permutation: elements come out as they went in. */
+static void what_is_picked_stays_as_it_is(void **state)
+{
+    (void)state;
+    enum { BATCH = 20, N = 160 };
+    rng r = rng_seed(10);
+    float *x = randoms(&r, BATCH * N);
+    for (int64_t step = 1; step < 8; step += 6) { /* 7 has no factor in common with N */
+        float *w = calloc((size_t)N * N, sizeof *w);
+        assert_non_null(w);
+        for (int64_t j = 0; j < N; j++)
+            w[j * step % N * N + j] = 1;
+        int64_t row;
+        float *y = product(w, x, BATCH, N, N, &row);
+        for (int64_t i = 0; i < BATCH; i++)
+            for (int64_t j = 0; j < N; j++)
+                assert_memory_equal(&y[i * row + j], &x[i * N + j * step % N], sizeof *y);
+        free(y);
+        free(w);
+    }
+    free(x);
 }
 
 int main(void)
@@ -335,6 +367,7 @@ int main(void)
         cmocka_unit_test(ways_agree),
         cmocka_unit_test(plain_sums_are_plain),
         cmocka_unit_test(equal_columns_stay_equal),
+        cmocka_unit_test(what_is_picked_stays_as_it_is),
         cmocka_unit_test(attention_is_plain_where_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
