@@ -244,8 +244,10 @@ static void rows_come_from_the_file(void **state)
             for (int k = 0; k < ROW; k++) {
                 int64_t row = index[i] < 0 ? index[i] + ROWS : index[i];
                 bool file = turn == 0 || (turn == 1 && row < 44);
-                int64_t want = file ? there[SKIP + row * ROW + k] : here[row * ROW + k];
-                assert_int_equal(got[i * ROW + k], row == ROWS ? 0 : want);
+                int64_t want = row == ROWS ? 0
+                               : file      ? there[SKIP + row * ROW + k]
+                                           : here[row * ROW + k];
+                assert_int_equal(got[i * ROW + k], want);
             }
         if (other)
             fclose(other);
