@@ -7,18 +7,7 @@
 
 #include "op/blocked.h"
 #include "pass/epilogue.h"
-
-typedef struct blocker {
-    pass_edit e;
-    ir_value **blocked; /* by id of the values there were: their blocked form, or NULL */
-    uint32_t values, nodes;
-    VEC(ir_node *) done; /* nodes that have a blocked form */
-} blocker;
-
-static ir_value *known_form(const blocker *b, const ir_value *v)
-{
-    return v && v->id < b->values ? b->blocked[v->id] : NULL;
-}
+#include "pass/layout.h"
 
 static bool is_image(const ir_value *v)
 {
@@ -37,43 +26,16 @@ static bool fills_blocks(int64_t channels)
     return op_blocks(channels) * OP_BLOCK * 5 <= channels * 7;
 }
 
-static tacit_status add(blocker *b, ir_node *from, pass_op op, uint32_t n_inputs,
-                        ir_value *const *inputs, uint32_t n_attrs, const ir_attr *attrs,
-                        ir_value **out)
-{
-    tacit_status status;
-    ir_node *n = pass_node(&b->e, op, from->name, n_inputs, inputs, n_attrs, attrs, &status);
-    if (!n)
-        return status;
-    ir_node_inherit_notes(b->e.g, n, from);
-    ir_node_note(b->e.g, n, b->e.c->name, "from %s (%s)", from->name, from->type);
-    *out = n->outputs[0];
-    return TACIT_OK;
-}
-
-static tacit_status settle(blocker *b, ir_node *n, ir_value *form)
-{
-    b->blocked[n->outputs[0]->id] = form;
-    if (!vec_push(b->e.c->scratch, &b->done, n))
-        return error_memory(b->e.c->err, "the layout of a graph");
-    return TACIT_OK;
-}
-
 /* The blocked form, made here when there is none. */
-static tacit_status form_of(blocker *b, ir_node *reader, ir_value *v, ir_value **form)
+static tacit_status form_of(pass_layout *b, ir_node *reader, ir_value *v, ir_value **form)
 {
-    *form = known_form(b, v);
+    *form = pass_layout_form(b, v);
     if (*form)
         return TACIT_OK;
-    TRY(add(b, reader, PASS_T_BLOCK, 1, &v, 0, NULL, form));
+    TRY(pass_layout_add(b, reader, PASS_T_BLOCK, 1, &v, 0, NULL, form));
     if (v->id < b->values)
-        b->blocked[v->id] = *form;
+        b->forms[v->id] = *form;
     return TACIT_OK;
-}
-
-static ir_attr int_attr(const char *name, int64_t value)
-{
-    return (ir_attr){.name = name, .kind = IR_ATTR_INT, .i = value};
 }
 
 /* --- convolutions ----------------------------------------------------------------------------- */
@@ -84,7 +46,7 @@ static bool is_depthwise(const ir_node *n)
     return group > 1 && group == channels_of(n->inputs[0]) && group == channels_of(n->outputs[0]);
 }
 
-static bool is_conv(const blocker *b, const ir_node *n)
+static bool is_conv(const pass_layout *b, const ir_node *n)
 {
     if ((!pass_is(&b->e, n, PASS_CONV) && !pass_is(&b->e, n, PASS_T_CONV)) ||
         !is_image(n->inputs[0]) || !is_image(n->outputs[0]) || !ir_value_weight(n->inputs[1]))
@@ -106,7 +68,7 @@ static bool is_conv(const blocker *b, const ir_node *n)
     return c <= 4 || fills_blocks(c);
 }
 
-static tacit_status conv_attrs(blocker *b, const ir_node *n, ir_attr *attrs, uint32_t *count)
+static tacit_status conv_attrs(pass_layout *b, const ir_node *n, ir_attr *attrs, uint32_t *count)
 {
     static const char *const kept[] = {"dilations",  "group",   "kernel_shape", "strides",
                                        "activation", "act_min", "act_max",      "activation_last"};
@@ -118,20 +80,21 @@ static tacit_status conv_attrs(blocker *b, const ir_node *n, ir_attr *attrs, uin
     }
     int64_t *pads = ARENA_ARRAY(b->e.g->memory, 2 * IR_MAX_RANK, int64_t);
     if (!pads)
-        return error_memory(b->e.c->err, "the layout of a graph");
+        return pass_layout_no_memory(b);
     (void)pass_explicit_pads(n, pads);
     attrs[(*count)++] = (ir_attr){.name = "pads", .kind = IR_ATTR_INTS, .count = 4, .ints = pads};
-    attrs[(*count)++] = int_attr("channels", channels_of(n->inputs[0]));
+    attrs[(*count)++] = pass_layout_int("channels", channels_of(n->inputs[0]));
     return TACIT_OK;
 }
 
-static tacit_status block_conv(blocker *b, ir_node *n)
+static tacit_status block_conv(pass_layout *b, ir_node *n)
 {
     ir_attr attrs[12];
     uint32_t count;
     ir_value *in[4] = {n->inputs[0], n->inputs[1], NULL, NULL}, *form;
     /* The few channels of a photograph are read as they are. */
-    bool plain = channels_of(n->inputs[0]) <= 4 && !known_form(b, n->inputs[0]) && !is_depthwise(n);
+    bool plain =
+        channels_of(n->inputs[0]) <= 4 && !pass_layout_form(b, n->inputs[0]) && !is_depthwise(n);
     if (!plain)
         TRY(form_of(b, n, n->inputs[0], &in[0]));
     if (n->n_inputs > 2)
@@ -139,15 +102,19 @@ static tacit_status block_conv(blocker *b, ir_node *n)
     if (n->n_inputs > 3 && n->inputs[3])
         TRY(form_of(b, n, n->inputs[3], &in[3]));
     TRY(conv_attrs(b, n, attrs, &count));
-    TRY(add(b, n, PASS_T_BLOCKED_CONV, in[3] ? 4 : in[2] ? 3 : 2, in, count, attrs, &form));
-    return settle(b, n, form);
+    TRY(pass_layout_add(b, n, PASS_T_BLOCKED_CONV,
+                        in[3]   ? 4
+                        : in[2] ? 3
+                                : 2,
+                        in, count, attrs, &form));
+    return pass_layout_settle(b, n, form);
 }
 
 /* --- batch normalisation: a depthwise convolution of one tap ---------------------------------- */
 
-static bool is_norm(const blocker *b, const ir_node *n)
+static bool is_norm(const pass_layout *b, const ir_node *n)
 {
-    if (!pass_is(&b->e, n, PASS_BATCH_NORM) || !known_form(b, n->inputs[0]) ||
+    if (!pass_is(&b->e, n, PASS_BATCH_NORM) || !pass_layout_form(b, n->inputs[0]) ||
         ir_attr_int(n, "training_mode", 0))
         return false;
     for (uint32_t i = 1; i < 5; i++) {
@@ -158,7 +125,7 @@ static bool is_norm(const blocker *b, const ir_node *n)
     return true;
 }
 
-static tacit_status norm_weights(blocker *b, const ir_node *n, ir_value **in)
+static tacit_status norm_weights(pass_layout *b, const ir_node *n, ir_value **in)
 {
     int64_t channels = channels_of(n->inputs[0]);
     ir_shape wide = ir_shape_of(4, (int64_t[]){channels, 1, 1, 1}),
@@ -166,7 +133,7 @@ static tacit_status norm_weights(blocker *b, const ir_node *n, ir_value **in)
     ir_tensor *scale = ir_tensor_new(b->e.g->memory, TACIT_F32, &wide);
     ir_tensor *shift = ir_tensor_new(b->e.g->memory, TACIT_F32, &flat);
     if (!scale || !shift)
-        return error_memory(b->e.c->err, "the layout of a graph");
+        return pass_layout_no_memory(b);
     double epsilon = ir_attr_float(n, "epsilon", 1e-5);
     for (int64_t c = 0; c < channels; c++) {
         double v[4];
@@ -178,28 +145,28 @@ static tacit_status norm_weights(blocker *b, const ir_node *n, ir_value **in)
     }
     in[1] = ir_constant_new(b->e.g, "scale", scale);
     in[2] = ir_constant_new(b->e.g, "shift", shift);
-    return in[1] && in[2] ? TACIT_OK : error_memory(b->e.c->err, "the layout of a graph");
+    return in[1] && in[2] ? TACIT_OK : pass_layout_no_memory(b);
 }
 
-static tacit_status block_norm(blocker *b, ir_node *n)
+static tacit_status block_norm(pass_layout *b, ir_node *n)
 {
-    ir_value *in[3] = {known_form(b, n->inputs[0])}, *form;
+    ir_value *in[3] = {pass_layout_form(b, n->inputs[0])}, *form;
     TRY(norm_weights(b, n, in));
     ir_node *next = pass_only_user(&b->e, n->outputs[0]);
     bool relu = pass_is(&b->e, next, PASS_RELU);
-    ir_attr attrs[3] = {int_attr("group", channels_of(n->inputs[0])),
-                        int_attr("channels", channels_of(n->inputs[0])),
+    ir_attr attrs[3] = {pass_layout_int("group", channels_of(n->inputs[0])),
+                        pass_layout_int("channels", channels_of(n->inputs[0])),
                         {.name = "activation", .kind = IR_ATTR_STRING, .s = {"relu", 4}}};
-    TRY(add(b, n, PASS_T_BLOCKED_CONV, 3, in, relu ? 3 : 2, attrs, &form));
-    TRY(settle(b, n, form));
-    return relu ? settle(b, next, form) : TACIT_OK;
+    TRY(pass_layout_add(b, n, PASS_T_BLOCKED_CONV, 3, in, relu ? 3 : 2, attrs, &form));
+    TRY(pass_layout_settle(b, n, form));
+    return relu ? pass_layout_settle(b, next, form) : TACIT_OK;
 }
 
 /* --- pooling ---------------------------------------------------------------------------------- */
 
-static bool is_pool(const blocker *b, const ir_node *n)
+static bool is_pool(const pass_layout *b, const ir_node *n)
 {
-    if (!known_form(b, n->n_inputs ? n->inputs[0] : NULL) || !is_image(n->outputs[0]) ||
+    if (!pass_layout_form(b, n->n_inputs ? n->inputs[0] : NULL) || !is_image(n->outputs[0]) ||
         n->outputs[0]->type.shape.dims[3] > 1024)
         return false;
     if (pass_is(&b->e, n, PASS_AVERAGE_POOL))
@@ -207,7 +174,7 @@ static bool is_pool(const blocker *b, const ir_node *n)
     return pass_is(&b->e, n, PASS_MAX_POOL) && (n->n_outputs < 2 || !n->outputs[1]);
 }
 
-static tacit_status block_pool(blocker *b, ir_node *n)
+static tacit_status block_pool(pass_layout *b, ir_node *n)
 {
     static const char *const kept[] = {"auto_pad", "ceil_mode", "count_include_pad", "dilations",
                                        "pads",     "strides",   "kernel_shape"};
@@ -218,20 +185,20 @@ static tacit_status block_pool(blocker *b, ir_node *n)
         if (a)
             attrs[count++] = *a;
     }
-    attrs[count++] = int_attr("channels", channels_of(n->inputs[0]));
+    attrs[count++] = pass_layout_int("channels", channels_of(n->inputs[0]));
     if (pass_is(&b->e, n, PASS_AVERAGE_POOL))
-        attrs[count++] = int_attr("average", 1);
-    ir_value *x = known_form(b, n->inputs[0]), *form;
-    TRY(add(b, n, PASS_T_BLOCKED_POOL, 1, &x, count, attrs, &form));
-    return settle(b, n, form);
+        attrs[count++] = pass_layout_int("average", 1);
+    ir_value *x = pass_layout_form(b, n->inputs[0]), *form;
+    TRY(pass_layout_add(b, n, PASS_T_BLOCKED_POOL, 1, &x, count, attrs, &form));
+    return pass_layout_settle(b, n, form);
 }
 
 /* The mean of each channel, with the spatial axes kept. */
-static bool is_global(const blocker *b, const ir_node *n)
+static bool is_global(const pass_layout *b, const ir_node *n)
 {
     int64_t axes[4];
     uint32_t count;
-    if (!known_form(b, n->n_inputs ? n->inputs[0] : NULL) || !is_image(n->outputs[0]))
+    if (!pass_layout_form(b, n->n_inputs ? n->inputs[0] : NULL) || !is_image(n->outputs[0]))
         return false;
     if (pass_is(&b->e, n, PASS_GLOBAL_AVERAGE_POOL))
         return true;
@@ -243,21 +210,21 @@ static bool is_global(const blocker *b, const ir_node *n)
     return axes[0] + axes[1] == 5 && axes[0] * axes[1] == 6;
 }
 
-static tacit_status block_global(blocker *b, ir_node *n)
+static tacit_status block_global(pass_layout *b, ir_node *n)
 {
-    ir_value *in[2] = {known_form(b, n->inputs[0]),
+    ir_value *in[2] = {pass_layout_form(b, n->inputs[0]),
                        ir_constant_i64(b->e.g, "axes", 1, 2, (int64_t[]){2, 3})},
              *form;
     if (!in[1])
-        return error_memory(b->e.c->err, "the layout of a graph");
-    ir_attr keep = int_attr("keepdims", 1);
-    TRY(add(b, n, PASS_REDUCE_MEAN, 2, in, 1, &keep, &form));
-    return settle(b, n, form);
+        return pass_layout_no_memory(b);
+    ir_attr keep = pass_layout_int("keepdims", 1);
+    TRY(pass_layout_add(b, n, PASS_REDUCE_MEAN, 2, in, 1, &keep, &form));
+    return pass_layout_settle(b, n, form);
 }
 
 /* --- concatenation over channels -------------------------------------------------------------- */
 
-static bool is_concat(const blocker *b, const ir_node *n)
+static bool is_concat(const pass_layout *b, const ir_node *n)
 {
     int64_t axis = ir_attr_int(n, "axis", 0);
     bool any = false;
@@ -268,19 +235,19 @@ static bool is_concat(const blocker *b, const ir_node *n)
         if (!is_image(n->inputs[i]) ||
             (i + 1 < n->n_inputs && channels_of(n->inputs[i]) % OP_BLOCK))
             return false;
-        any |= known_form(b, n->inputs[i]) != NULL;
+        any |= pass_layout_form(b, n->inputs[i]) != NULL;
     }
     return any;
 }
 
-static tacit_status block_concat(blocker *b, ir_node *n)
+static tacit_status block_concat(pass_layout *b, ir_node *n)
 {
     ir_value *in[64], *form;
     for (uint32_t i = 0; i < n->n_inputs; i++)
         TRY(form_of(b, n, n->inputs[i], &in[i]));
-    ir_attr axis = int_attr("axis", 1);
-    TRY(add(b, n, PASS_CONCAT, n->n_inputs, in, 1, &axis, &form));
-    return settle(b, n, form);
+    ir_attr axis = pass_layout_int("axis", 1);
+    TRY(pass_layout_add(b, n, PASS_CONCAT, n->n_inputs, in, 1, &axis, &form));
+    return pass_layout_settle(b, n, form);
 }
 
 /* --- element by element ----------------------------------------------------------------------- */
@@ -301,7 +268,7 @@ static bool is_per_channel(const ir_value *v, const ir_value *image)
            d[rank - 2] == 1 && d[rank - 1] == 1;
 }
 
-static bool is_elementwise(const blocker *b, const ir_node *n)
+static bool is_elementwise(const pass_layout *b, const ir_node *n)
 {
     bool any = false;
     if (!n->op || !(n->op->flags & OP_ELEMENTWISE) || n->n_outputs != 1 || n->n_inputs > 8 ||
@@ -313,16 +280,16 @@ static bool is_elementwise(const blocker *b, const ir_node *n)
             continue;
         if (!pass_static(v) || v->type.dtype != TACIT_F32)
             return false;
-        bool whole = known_form(b, v) && pass_same_shape(v, n->outputs[0]);
+        bool whole = pass_layout_form(b, v) && pass_same_shape(v, n->outputs[0]);
         any |= whole;
         if (!whole && ir_shape_size(&v->type.shape) != 1 && !is_per_channel(v, n->outputs[0]) &&
-            !(known_form(b, v) && same_channels(v, n->outputs[0])))
+            !(pass_layout_form(b, v) && same_channels(v, n->outputs[0])))
             return false;
     }
     return any;
 }
 
-static ir_value *per_channel(blocker *b, const ir_value *v)
+static ir_value *per_channel(pass_layout *b, const ir_value *v)
 {
     int64_t count = ir_tensor_count(v->constant), blocks = op_blocks(count);
     ir_shape shape = ir_shape_of(5, (int64_t[]){1, blocks, 1, 1, OP_BLOCK});
@@ -334,7 +301,7 @@ static ir_value *per_channel(blocker *b, const ir_value *v)
     return ir_constant_new(b->e.g, v->name, t);
 }
 
-static tacit_status block_elementwise(blocker *b, ir_node *n)
+static tacit_status block_elementwise(pass_layout *b, ir_node *n)
 {
     ir_value *in[8] = {0}, *form;
     for (uint32_t i = 0; i < n->n_inputs; i++) {
@@ -342,23 +309,23 @@ static tacit_status block_elementwise(blocker *b, ir_node *n)
         in[i] = v;
         if (!v || ir_shape_size(&v->type.shape) == 1)
             continue;
-        in[i] = known_form(b, v) ? known_form(b, v) : per_channel(b, v);
+        in[i] = pass_layout_form(b, v) ? pass_layout_form(b, v) : per_channel(b, v);
         if (!in[i])
-            return error_memory(b->e.c->err, "the layout of a graph");
+            return pass_layout_no_memory(b);
     }
     for (pass_op op = 0; op < PASS_OP_COUNT; op++)
         if (pass_is(&b->e, n, op)) {
-            TRY(add(b, n, op, n->n_inputs, in, n->n_attrs, n->attrs, &form));
-            return settle(b, n, form);
+            TRY(pass_layout_add(b, n, op, n->n_inputs, in, n->n_attrs, n->attrs, &form));
+            return pass_layout_settle(b, n, form);
         }
     return TACIT_OK; /* an op no pattern knows stays as it is */
 }
 
 /* --- the whole graph -------------------------------------------------------------------------- */
 
-static tacit_status visit(blocker *b, ir_node *n)
+static tacit_status visit(pass_layout *b, ir_node *n)
 {
-    if (!n->type || !n->n_outputs || !n->outputs[0] || known_form(b, n->outputs[0]))
+    if (!n->type || !n->n_outputs || !n->outputs[0] || pass_layout_form(b, n->outputs[0]))
         return TACIT_OK;
     if (is_conv(b, n))
         return block_conv(b, n);
@@ -373,67 +340,22 @@ static tacit_status visit(blocker *b, ir_node *n)
     return is_elementwise(b, n) ? block_elementwise(b, n) : TACIT_OK;
 }
 
-static bool is_read_outside(const blocker *b, const ir_value *v, const bool *inside)
-{
-    for (const pass_use *u = pass_first_use(&b->e, v); u; u = pass_next_use(&b->e, u))
-        if (!u->node || u->node->id >= b->nodes || !inside[u->node->id])
-            return true;
-    return false;
-}
-
 /* One pixel with whole blocks lies in memory as [N, C, 1, 1] does. */
-static tacit_status leave(blocker *b, ir_node *n, ir_value **plain)
+static tacit_status leave(pass_layout *b, ir_node *n, ir_value **plain)
 {
-    ir_value *in[2] = {known_form(b, n->outputs[0])};
+    ir_value *in[2] = {pass_layout_form(b, n->outputs[0])};
     const ir_shape *s = &n->outputs[0]->type.shape;
     if (s->dims[2] == 1 && s->dims[3] == 1 && s->dims[1] % OP_BLOCK == 0) {
         in[1] = ir_constant_i64(b->e.g, "shape", 1, 4, s->dims);
         if (!in[1])
-            return error_memory(b->e.c->err, "the layout of a graph");
-        return add(b, n, PASS_RESHAPE, 2, in, 0, NULL, plain);
+            return pass_layout_no_memory(b);
+        return pass_layout_add(b, n, PASS_RESHAPE, 2, in, 0, NULL, plain);
     }
-    ir_attr channels = int_attr("channels", s->dims[1]);
-    return add(b, n, PASS_T_UNBLOCK, 1, in, 1, &channels, plain);
-}
-
-static tacit_status finish(blocker *b)
-{
-    bool *inside = ARENA_ARRAY(b->e.c->scratch, b->nodes + 1u, bool);
-    if (!inside)
-        return error_memory(b->e.c->err, "the layout of a graph");
-    memset(inside, 0, b->nodes * sizeof *inside);
-    for (uint32_t i = 0; i < b->done.count; i++)
-        inside[b->done.data[i]->id] = true;
-    for (uint32_t i = 0; i < b->done.count; i++) {
-        ir_node *n = b->done.data[i];
-        ir_value *v = n->outputs[0], *plain;
-        if (!is_read_outside(b, v, inside))
-            continue;
-        TRY(leave(b, n, &plain));
-        pass_replace(&b->e, v, plain);
-    }
-    for (uint32_t i = 0; i < b->done.count; i++)
-        pass_kill(&b->e, b->done.data[i]);
-    b->e.c->rewrites += b->done.count;
-    return TACIT_OK;
+    ir_attr channels = pass_layout_int("channels", s->dims[1]);
+    return pass_layout_add(b, n, PASS_T_UNBLOCK, 1, in, 1, &channels, plain);
 }
 
 tacit_status pass_block_channels(pass_context *c)
 {
-    blocker b = {0};
-    TRY(pass_edit_begin(&b.e, c));
-    uint32_t convs = 0;
-    b.nodes = c->graph->nodes.count;
-    b.values = c->graph->values.count;
-    b.blocked = ARENA_ARRAY(c->scratch, b.values + 1u, ir_value *);
-    if (!b.blocked)
-        return error_memory(c->err, "the layout of a graph");
-    memset(b.blocked, 0, b.values * sizeof *b.blocked);
-    for (uint32_t i = 0; i < b.nodes; i++)
-        convs += c->graph->nodes.data[i]->type && is_conv(&b, c->graph->nodes.data[i]);
-    if (convs < 2) /* alone, it would not pay for the way in and out */
-        return TACIT_OK;
-    for (uint32_t i = 0; i < b.nodes; i++)
-        TRY(visit(&b, c->graph->nodes.data[i]));
-    return finish(&b);
+    return pass_layout_run(c, &(pass_layout_rules){is_conv, visit, leave});
 }

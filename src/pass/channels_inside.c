@@ -6,50 +6,12 @@
 
 #include "op/int_images.h"
 #include "pass/epilogue.h"
-
-typedef struct insider {
-    pass_edit e;
-    ir_value **inside; /* by id of the values there were: the form with channels inside, or NULL */
-    uint32_t values, nodes;
-    VEC(ir_node *) done; /* nodes that have such a form */
-} insider;
-
-static ir_value *form_of(const insider *b, const ir_value *v)
-{
-    return v && v->id < b->values ? b->inside[v->id] : NULL;
-}
+#include "pass/layout.h"
 
 static bool is_image(const ir_value *v)
 {
     return pass_static(v) && (v->type.dtype == TACIT_U8 || v->type.dtype == TACIT_I8) &&
            v->type.shape.rank == 4 && ir_shape_size(&v->type.shape) > 0;
-}
-
-static tacit_status add(insider *b, ir_node *from, pass_op op, uint32_t n_inputs,
-                        ir_value *const *inputs, uint32_t n_attrs, const ir_attr *attrs,
-                        ir_value **out)
-{
-    tacit_status status;
-    ir_node *n = pass_node(&b->e, op, from->name, n_inputs, inputs, n_attrs, attrs, &status);
-    if (!n)
-        return status;
-    ir_node_inherit_notes(b->e.g, n, from);
-    ir_node_note(b->e.g, n, b->e.c->name, "from %s (%s)", from->name, from->type);
-    *out = n->outputs[0];
-    return TACIT_OK;
-}
-
-static tacit_status settle(insider *b, ir_node *n, ir_value *form)
-{
-    b->inside[n->outputs[0]->id] = form;
-    if (!vec_push(b->e.c->scratch, &b->done, n))
-        return error_memory(b->e.c->err, "the layout of a graph");
-    return TACIT_OK;
-}
-
-static ir_attr inside_attr(int64_t value)
-{
-    return (ir_attr){.name = "inside", .kind = IR_ATTR_INT, .i = value};
 }
 
 /* --- convolutions ----------------------------------------------------------------------------- */
@@ -67,7 +29,7 @@ static bool is_centred(const ir_node *n)
     return zero != NULL;
 }
 
-static bool is_conv(const insider *b, const ir_node *n)
+static bool is_conv(const pass_layout *b, const ir_node *n)
 {
     double number;
     if (!pass_is(&b->e, n, PASS_T_INT_CONV) || n->n_inputs < 9 || !n->inputs[7] ||
@@ -82,45 +44,43 @@ static bool is_conv(const insider *b, const ir_node *n)
     return group == 1 || (group == x[1] && w[0] == x[1] && w[2] * w[3] <= 64);
 }
 
-static tacit_status turn_conv(insider *b, ir_node *n)
+static tacit_status turn_conv(pass_layout *b, ir_node *n)
 {
     ir_attr attrs[24];
-    ir_value *in[9], *form, *x = form_of(b, n->inputs[0]);
+    ir_value *in[9], *form, *x = pass_layout_form(b, n->inputs[0]);
     if (n->n_attrs + 1 > sizeof attrs / sizeof *attrs)
         return TACIT_OK;
     memcpy(in, n->inputs, sizeof in);
     memcpy(attrs, n->attrs, n->n_attrs * sizeof *attrs);
-    attrs[n->n_attrs] = inside_attr(x ? OP_INSIDE_X | OP_INSIDE_Y : OP_INSIDE_Y);
+    attrs[n->n_attrs] = pass_layout_int("inside", x ? OP_INSIDE_X | OP_INSIDE_Y : OP_INSIDE_Y);
     if (x)
         in[0] = x;
-    TRY(add(b, n, PASS_T_INT_CONV, 9, in, n->n_attrs + 1, attrs, &form));
-    return settle(b, n, form);
+    TRY(pass_layout_add(b, n, PASS_T_INT_CONV, 9, in, n->n_attrs + 1, attrs, &form));
+    return pass_layout_settle(b, n, form);
 }
 
 /* --- sums, means, poolings -------------------------------------------------------------------- */
 
-static tacit_status turn_add(insider *b, ir_node *n)
+static tacit_status turn_add(pass_layout *b, ir_node *n)
 {
     ir_value *in[8], *form;
     memcpy(in, n->inputs, sizeof in);
-    in[0] = form_of(b, n->inputs[0]);
-    in[1] = form_of(b, n->inputs[1]);
-    TRY(add(b, n, PASS_T_INT_ADD, 8, in, n->n_attrs, n->attrs, &form));
-    return settle(b, n, form);
+    in[0] = pass_layout_form(b, n->inputs[0]);
+    in[1] = pass_layout_form(b, n->inputs[1]);
+    TRY(pass_layout_add(b, n, PASS_T_INT_ADD, 8, in, n->n_attrs, n->attrs, &form));
+    return pass_layout_settle(b, n, form);
 }
 
 /* The mean is one pixel, which lies in memory as [N, C, 1, 1] does: no Transpose behind it. */
-static tacit_status turn_mean(insider *b, ir_node *n)
+static tacit_status turn_mean(pass_layout *b, ir_node *n)
 {
     ir_value *in[5], *plain;
-    ir_attr inside = inside_attr(OP_INSIDE_X);
+    ir_attr inside = pass_layout_int("inside", OP_INSIDE_X);
     memcpy(in, n->inputs, sizeof in);
-    in[0] = form_of(b, n->inputs[0]);
-    TRY(add(b, n, PASS_T_INT_MEAN, 5, in, 1, &inside, &plain));
+    in[0] = pass_layout_form(b, n->inputs[0]);
+    TRY(pass_layout_add(b, n, PASS_T_INT_MEAN, 5, in, 1, &inside, &plain));
     pass_replace(&b->e, n->outputs[0], plain);
-    if (!vec_push(b->e.c->scratch, &b->done, n))
-        return error_memory(b->e.c->err, "the layout of a graph");
-    return TACIT_OK;
+    return pass_layout_drop(b, n);
 }
 
 static bool same_constant(const ir_value *a, const ir_value *b)
@@ -134,7 +94,7 @@ static bool same_constant(const ir_value *a, const ir_value *b)
 
 /* QuantizeLinear(MaxPool(DequantizeLinear(x))) with the same scale and zero point is a MaxPool of
  * bytes. The chain, last first; false: it is something else. */
-static bool is_pool(const insider *b, ir_node *q, ir_node *chain[3])
+static bool is_pool(const pass_layout *b, ir_node *q, ir_node *chain[3])
 {
     ir_node *pool = pass_is(&b->e, q, PASS_QUANTIZE) && is_image(q->outputs[0])
                         ? pass_from(&b->e, q->inputs[0], PASS_MAX_POOL)
@@ -144,7 +104,8 @@ static bool is_pool(const insider *b, ir_node *q, ir_node *chain[3])
     chain[0] = q;
     chain[1] = pool;
     chain[2] = d;
-    return d && form_of(b, d->inputs[0]) && q->outputs[0]->type.dtype == d->inputs[0]->type.dtype &&
+    return d && pass_layout_form(b, d->inputs[0]) &&
+           q->outputs[0]->type.dtype == d->inputs[0]->type.dtype &&
            (pool->n_outputs < 2 || !pool->outputs[1]) && pass_scalar(d->inputs[1], &scale) &&
            scale > 0 && q->inputs[1]->type.dtype == TACIT_F32 &&
            same_constant(q->inputs[1], d->inputs[1]) &&
@@ -152,7 +113,7 @@ static bool is_pool(const insider *b, ir_node *q, ir_node *chain[3])
                          d->n_inputs > 2 ? d->inputs[2] : NULL);
 }
 
-static tacit_status turn_pool(insider *b, ir_node *const chain[3])
+static tacit_status turn_pool(pass_layout *b, ir_node *const chain[3])
 {
     static const char *const kept[] = {"auto_pad", "ceil_mode", "dilations",
                                        "pads",     "strides",   "kernel_shape"};
@@ -163,89 +124,45 @@ static tacit_status turn_pool(insider *b, ir_node *const chain[3])
         if (a)
             attrs[count++] = *a;
     }
-    ir_value *x = form_of(b, chain[2]->inputs[0]), *form;
-    TRY(add(b, chain[0], PASS_T_INT_MAX_POOL, 1, &x, count, attrs, &form));
-    TRY(settle(b, chain[0], form));
+    ir_value *x = pass_layout_form(b, chain[2]->inputs[0]), *form;
+    TRY(pass_layout_add(b, chain[0], PASS_T_INT_MAX_POOL, 1, &x, count, attrs, &form));
+    TRY(pass_layout_settle(b, chain[0], form));
     /* What nobody else reads goes too. */
     for (int i = 1; i < 3 && pass_only_user(&b->e, chain[i]->outputs[0]) == chain[i - 1]; i++)
-        if (!vec_push(b->e.c->scratch, &b->done, chain[i]))
-            return error_memory(b->e.c->err, "the layout of a graph");
+        TRY(pass_layout_drop(b, chain[i]));
     return TACIT_OK;
 }
 
 /* --- the whole graph -------------------------------------------------------------------------- */
 
-static tacit_status visit(insider *b, ir_node *n)
+static tacit_status visit(pass_layout *b, ir_node *n)
 {
     ir_node *chain[3];
     if (!n->type || !n->n_outputs || !n->outputs[0] || n->outputs[0]->id >= b->values)
         return TACIT_OK;
     if (is_conv(b, n))
         return turn_conv(b, n);
-    if (pass_is(&b->e, n, PASS_T_INT_ADD) && form_of(b, n->inputs[0]) && form_of(b, n->inputs[1]))
+    if (pass_is(&b->e, n, PASS_T_INT_ADD) && pass_layout_form(b, n->inputs[0]) &&
+        pass_layout_form(b, n->inputs[1]))
         return turn_add(b, n);
-    if (pass_is(&b->e, n, PASS_T_INT_MEAN) && form_of(b, n->inputs[0]))
+    if (pass_is(&b->e, n, PASS_T_INT_MEAN) && pass_layout_form(b, n->inputs[0]))
         return turn_mean(b, n);
     return is_pool(b, n, chain) ? turn_pool(b, chain) : TACIT_OK;
 }
 
-static bool is_read_outside(const insider *b, const ir_value *v, const bool *done)
-{
-    for (const pass_use *u = pass_first_use(&b->e, v); u; u = pass_next_use(&b->e, u))
-        if (!u->node || u->node->id >= b->nodes || !done[u->node->id])
-            return true;
-    return false;
-}
-
-static tacit_status leave(insider *b, ir_node *n)
+static tacit_status leave(pass_layout *b, ir_node *n, ir_value **plain)
 {
     static const int64_t order[4] = {0, 3, 1, 2};
     int64_t *perm = ARENA_ARRAY(b->e.g->memory, 4, int64_t);
-    ir_value *in = form_of(b, n->outputs[0]), *plain;
+    ir_value *in = pass_layout_form(b, n->outputs[0]);
     if (!perm)
-        return error_memory(b->e.c->err, "the layout of a graph");
+        return pass_layout_no_memory(b);
     memcpy(perm, order, sizeof order);
     ir_attr attr = {.name = "perm", .kind = IR_ATTR_INTS, .count = 4, .ints = perm};
-    TRY(add(b, n, PASS_TRANSPOSE, 1, &in, 1, &attr, &plain));
-    pass_replace(&b->e, n->outputs[0], plain);
-    return TACIT_OK;
-}
-
-static tacit_status finish(insider *b)
-{
-    bool *done = ARENA_ARRAY(b->e.c->scratch, b->nodes + 1u, bool);
-    if (!done)
-        return error_memory(b->e.c->err, "the layout of a graph");
-    memset(done, 0, b->nodes * sizeof *done);
-    for (uint32_t i = 0; i < b->done.count; i++)
-        done[b->done.data[i]->id] = true;
-    for (uint32_t i = 0; i < b->done.count; i++) {
-        ir_node *n = b->done.data[i];
-        if (form_of(b, n->outputs[0]) && is_read_outside(b, n->outputs[0], done))
-            TRY(leave(b, n));
-    }
-    for (uint32_t i = 0; i < b->done.count; i++)
-        pass_kill(&b->e, b->done.data[i]);
-    b->e.c->rewrites += b->done.count;
-    return TACIT_OK;
+    return pass_layout_add(b, n, PASS_TRANSPOSE, 1, &in, 1, &attr, plain);
 }
 
 tacit_status pass_channels_inside(pass_context *c)
 {
-    insider b = {0};
-    uint32_t convs = 0;
-    TRY(pass_edit_begin(&b.e, c));
-    b.nodes = c->graph->nodes.count;
-    b.values = c->graph->values.count;
-    b.inside = ARENA_ARRAY(c->scratch, b.values + 1u, ir_value *);
-    if (!b.inside)
-        return error_memory(c->err, "the layout of a graph");
-    memset(b.inside, 0, b.values * sizeof *b.inside);
-    for (uint32_t i = 0; i < b.nodes; i++)
-        convs += c->graph->nodes.data[i]->type && is_conv(&b, c->graph->nodes.data[i]);
-    if (convs < 2) /* alone, it would not pay for the way out */
-        return TACIT_OK;
-    for (uint32_t i = 0; i < b.nodes; i++)
-        TRY(visit(&b, c->graph->nodes.data[i]));
-    return finish(&b);
+    return pass_layout_run(c, &(pass_layout_rules){is_conv, visit, leave});
 }

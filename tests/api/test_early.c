@@ -14,22 +14,7 @@
 
 #include <cmocka.h>
 
-#include "tacit/tacit.h"
-
-static tacit_model *load(const char *arguments)
-{
-    char path[64], command[600];
-    tacit_error err = {0};
-    tacit_model *m = NULL;
-    snprintf(path, sizeof path, "/tmp/tacit-early-%ld.onnx", (long)getpid());
-    snprintf(command, sizeof command, "'%s/tacit' example %s --out %s >/dev/null", TACIT_BINARY_DIR,
-             arguments, path);
-    assert_int_equal(system(command), 0);
-    if (tacit_model_load(path, NULL, &m, &err) != TACIT_OK)
-        fail_msg("%s", err.message);
-    unlink(path);
-    return m;
-}
+#include "support/example.h"
 
 static tacit_program *compile(const tacit_model *m, const tacit_compile_options *o)
 {
@@ -89,7 +74,7 @@ static void release(runner *r)
 static void check(const char *arguments)
 {
     enum { THREADS = 3 };
-    tacit_model *m = load(arguments);
+    tacit_model *m = example_model(arguments);
     static const tacit_executor executors[] = {TACIT_EXEC_SERIAL, TACIT_EXEC_TASKS};
     for (int k = 0; k < 2; k++) {
         tacit_executor e = executors[k];

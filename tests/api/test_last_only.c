@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "tacit/tacit.h"
+#include "support/example.h"
 
 typedef struct result {
     int64_t dims[TACIT_MAX_RANK];
@@ -21,21 +21,6 @@ typedef struct result {
     size_t count;
     uint64_t arena;
 } result;
-
-static tacit_model *example(const char *arguments)
-{
-    char path[64], command[600];
-    tacit_error err = {0};
-    tacit_model *m = NULL;
-    snprintf(path, sizeof path, "/tmp/tacit-last-%ld.onnx", (long)getpid());
-    snprintf(command, sizeof command, "'%s/tacit' example %s --out %s >/dev/null", TACIT_BINARY_DIR,
-             arguments, path);
-    assert_int_equal(system(command), 0);
-    if (tacit_model_load(path, NULL, &m, &err) != TACIT_OK)
-        fail_msg("%s", err.message);
-    unlink(path);
-    return m;
-}
 
 static result run(const tacit_model *m, tacit_compile_options o)
 {
@@ -102,7 +87,7 @@ static void expect_last(const result *whole, const result *part, double toleranc
 
 static void compare(const char *arguments, const char *output)
 {
-    tacit_model *m = example(arguments);
+    tacit_model *m = example_model(arguments);
     static const char *const none[] = {"push-slice"};
     const char *const last[] = {output};
     result whole = run(m, (tacit_compile_options){0}), x;
@@ -139,7 +124,7 @@ static void less_is_computed(void **state)
     (void)state;
     tacit_error err = {0};
     tacit_model *m =
-        example("gpt2 --layers 1 --hidden 64 --heads 4 --ffn 128 --vocab 5000 --seq 64");
+        example_model("gpt2 --layers 1 --hidden 64 --heads 4 --ffn 128 --vocab 5000 --seq 64");
     const char *const last[] = {"logits"};
     tacit_compile_options o = {.last_only = last, .n_last_only = 1};
     tacit_program *p = NULL;
@@ -161,8 +146,9 @@ static void with_a_cache(void **state)
 {
     (void)state;
     tacit_error err = {0};
-    tacit_model *m = example("gpt2 --decode --dynamic --layers 2 --hidden 64 --heads 4 --ffn 128 "
-                             "--vocab 300");
+    tacit_model *m =
+        example_model("gpt2 --decode --dynamic --layers 2 --hidden 64 --heads 4 --ffn 128 "
+                      "--vocab 300");
     const char *const last[] = {"logits"};
     tacit_port port;
     assert_int_equal(tacit_model_input(m, 0, &port), TACIT_OK);
@@ -210,7 +196,7 @@ static void by_a_runner(void **state)
     (void)state;
     tacit_error err = {0};
     tacit_model *m =
-        example("gpt2 --dynamic --layers 1 --hidden 64 --heads 4 --ffn 128 --vocab 300");
+        example_model("gpt2 --dynamic --layers 1 --hidden 64 --heads 4 --ffn 128 --vocab 300");
     char name[] = "logits"; /* gone when the runner runs */
     const char *last[] = {name};
     tacit_runner_options o = {.compile = {.last_only = last, .n_last_only = 1}};
