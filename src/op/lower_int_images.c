@@ -16,7 +16,7 @@ typedef struct inside_conv {
     op_plane p;
     bool x_inside, depth, signed_x;
     int32_t x_zero; /* of unsigned bytes */
-    double x_scale, y_scale;
+    double x_scale;
     cpu_qround round;
     cpu_qconv_args g;
     int64_t pitch;         /* bytes of a pixel as the kernel reads it */
@@ -124,7 +124,6 @@ static bool plan(op_lower *c, inside_conv *b)
         (op_lower_has(c, 6) && !known(c, 6)) || !read_round(c, 7, &b->round) ||
         !op_plane_of(&conv->w, p) || conv->c == 0)
         return false;
-    b->y_scale = b->round.y_scale;
     b->signed_x = c->in[0].type.dtype == TACIT_I8;
     b->x_zero = (int32_t)zero + (b->signed_x ? 128 : 0);
     b->depth = conv->group > 1;
@@ -151,7 +150,6 @@ static bool plan(op_lower *c, inside_conv *b)
 static tacit_status emit_copy(op_lower *c, inside_conv *b)
 {
     const op_plane *p = &b->p;
-    bool same = b->depth;
     int64_t rows = b->conv.n * b->height, bytes = rows * b->width * b->pitch;
     int64_t tile = 32768 / (b->width * b->pitch) + 1;
     uint32_t tiles = (uint32_t)((rows + tile - 1) / tile);
@@ -167,8 +165,8 @@ static tacit_status emit_copy(op_lower *c, inside_conv *b)
                                 .height = b->height,
                                 .width = b->width,
                                 .pitch = b->pitch,
-                                .top = same ? 0 : p->pad[0],
-                                .left = same ? 0 : p->pad[1],
+                                .top = b->depth ? 0 : p->pad[0],
+                                .left = b->depth ? 0 : p->pad[1],
                                 .tile = tile,
                                 .zero = (uint8_t)b->x_zero,
                                 .flip = b->signed_x};
@@ -185,8 +183,8 @@ static tacit_status emit_copy(op_lower *c, inside_conv *b)
                               .height = b->height,
                               .width = b->width,
                               .pitch = b->pitch,
-                              .top = same ? 0 : p->pad[0],
-                              .left = same ? 0 : p->pad[1],
+                              .top = b->depth ? 0 : p->pad[0],
+                              .left = b->depth ? 0 : p->pad[1],
                               .tile = tile,
                               .flip = b->signed_x};
         TRY(op_lower_in(c, offsetof(cpu_qturn_args, x), 0));
@@ -198,8 +196,8 @@ static tacit_status emit_copy(op_lower *c, inside_conv *b)
     return TACIT_OK;
 }
 
-/* The tables of `count` places, where place i is channel at(i); −1 and what lies beyond the
- * channels: nothing. */
+/* The tables of `count` places, where place i is channel[i] (NULL: i); what lies beyond the
+ * channels is nothing. */
 static tacit_status make_tables(op_lower *c, inside_conv *b, int64_t count, const int64_t *channel)
 {
     cpu_qround *r = &b->round;
@@ -214,12 +212,12 @@ static tacit_status make_tables(op_lower *c, inside_conv *b, int64_t count, cons
         bool there = m < b->conv.m;
         scale[i] = there ? b->x_scale * row_at(known(c, 4), m) : 0;
         bias[i] = there ? row_at(known(c, 6), m) : 0;
-        most = fmax(most, fabs(bias[i] / b->y_scale));
+        most = fmax(most, fabs(bias[i] / b->round.y_scale));
     }
     double more = make_fixed(c, r, most);
     for (int64_t i = 0; i < count; i++) {
-        factor[i] = (float)(scale[i] / b->y_scale * 65536);
-        add[i] = (float)(bias[i] / b->y_scale * 65536 + more);
+        factor[i] = (float)(scale[i] / b->round.y_scale * 65536);
+        add[i] = (float)(bias[i] / b->round.y_scale * 65536 + more);
         if (!isfinite(factor[i]) || !isfinite(add[i]))
             return OP_LOWER_NO_KERNEL;
     }
