@@ -7,26 +7,27 @@
 void cpu_qborder(const void *args, uint32_t begin, uint32_t end)
 {
     const cpu_qborder_args *a = args;
-    int64_t all = a->n * a->height, last = end * a->tile < all ? end * a->tile : all;
-    int64_t room = a->width - a->left, n = a->columns < room ? a->columns : room;
-    uint8_t flip = a->flip ? 0x80 : 0;
-    for (int64_t r = begin * a->tile; r < last; r++) {
-        int64_t y = r % a->height - a->top;
-        uint8_t *to = a->to + r * a->width * a->pitch;
-        if (y < 0 || y >= a->rows || a->pitch > a->channels) {
-            memset(to, a->zero, (size_t)(a->width * a->pitch));
-            if (y < 0 || y >= a->rows)
+    const cpu_qcopy *c = &a->copy;
+    int64_t all = c->n * c->height, last = end * c->tile < all ? end * c->tile : all;
+    int64_t room = c->width - c->left, n = c->columns < room ? c->columns : room;
+    uint8_t flip = c->flip ? 0x80 : 0;
+    for (int64_t r = begin * c->tile; r < last; r++) {
+        int64_t y = r % c->height - c->top;
+        uint8_t *to = a->to + r * c->width * c->pitch;
+        if (y < 0 || y >= c->rows || c->pitch > c->channels) {
+            memset(to, a->zero, (size_t)(c->width * c->pitch));
+            if (y < 0 || y >= c->rows)
                 continue;
         } else {
-            memset(to, a->zero, (size_t)(a->left * a->pitch));
-            memset(to + (a->left + n) * a->pitch, a->zero,
-                   (size_t)((a->width - a->left - n) * a->pitch));
+            memset(to, a->zero, (size_t)(c->left * c->pitch));
+            memset(to + (c->left + n) * c->pitch, a->zero,
+                   (size_t)((c->width - c->left - n) * c->pitch));
         }
-        const uint8_t *from = a->x + (r / a->height * a->rows + y) * a->columns * a->channels;
-        to += a->left * a->pitch;
-        bool whole = a->pitch == a->channels;
-        int64_t times = whole ? 1 : n, bytes = whole ? n * a->channels : a->channels;
-        for (int64_t i = 0; i < times; i++, from += a->channels, to += a->pitch) {
+        const uint8_t *from = a->x + (r / c->height * c->rows + y) * c->columns * c->channels;
+        to += c->left * c->pitch;
+        bool whole = c->pitch == c->channels;
+        int64_t times = whole ? 1 : n, bytes = whole ? n * c->channels : c->channels;
+        for (int64_t i = 0; i < times; i++, from += c->channels, to += c->pitch) {
             if (!flip)
                 memcpy(to, from, (size_t)bytes);
             else

@@ -44,16 +44,12 @@ static inline int64_t cpu_qconv_vector(const cpu_features *cpu)
     return cpu_qmm_vnni(cpu) ? 16 : cpu->isa >= CPU_AVX2 ? 8 : 4;
 }
 
-/* Copies images with the zero point around them: [n][rows][columns][channels] becomes
- * [n][height][width][pitch]. Tile t: `tile` rows. */
+/* Images [n][rows][columns][channels], whose channels lie inside already. */
 typedef struct cpu_qborder_args {
     const uint8_t *x;
     uint8_t *to;
-    int64_t n, channels, rows, columns;
-    int64_t height, width, pitch, top, left;
-    int64_t tile;
+    cpu_qcopy copy;
     uint8_t zero; /* as copied */
-    bool flip;    /* x is signed */
 } cpu_qborder_args;
 void cpu_qborder(const void *args, uint32_t begin, uint32_t end);
 

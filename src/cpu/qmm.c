@@ -95,7 +95,7 @@ static void turn_eight(const uint8_t *from, int64_t from_row, int8_t *to, int64_
 }
 
 /* A row of an image: [channels][columns], planes apart, becomes [columns][pitch]. */
-static void turn_row(const cpu_qturn_args *a, const uint8_t *from, int8_t *to)
+static void turn_row(const cpu_qcopy *a, const uint8_t *from, int8_t *to)
 {
     int64_t plane = a->rows * a->columns, room = a->width - a->left;
     int64_t n = a->columns < room ? a->columns : room;
@@ -121,16 +121,17 @@ static void turn_row(const cpu_qturn_args *a, const uint8_t *from, int8_t *to)
 void cpu_qturn(const void *args, uint32_t begin, uint32_t end)
 {
     const cpu_qturn_args *a = args;
-    int64_t all = a->n * a->height, last = end * a->tile < all ? end * a->tile : all;
-    uint8_t zero = (uint8_t)((a->zero ? *a->zero : 0) ^ (a->flip ? 0x80 : 0));
-    for (int64_t r = begin * a->tile; r < last; r++) {
-        int64_t y = r % a->height - a->top;
-        int8_t *to = a->to + r * a->width * a->pitch;
-        bool inside = y >= 0 && y < a->rows;
-        if (!inside || a->left > 0 || a->width > a->columns || a->pitch > a->channels)
-            memset(to, zero, (size_t)(a->width * a->pitch));
+    const cpu_qcopy *c = &a->copy;
+    int64_t all = c->n * c->height, last = end * c->tile < all ? end * c->tile : all;
+    uint8_t zero = (uint8_t)((a->zero ? *a->zero : 0) ^ (c->flip ? 0x80 : 0));
+    for (int64_t r = begin * c->tile; r < last; r++) {
+        int64_t y = r % c->height - c->top;
+        int8_t *to = a->to + r * c->width * c->pitch;
+        bool inside = y >= 0 && y < c->rows;
+        if (!inside || c->left > 0 || c->width > c->columns || c->pitch > c->channels)
+            memset(to, zero, (size_t)(c->width * c->pitch));
         if (inside)
-            turn_row(a, a->x + r / a->height * a->channels * a->rows * a->columns + y * a->columns,
-                     to + a->left * a->pitch);
+            turn_row(c, a->x + r / c->height * c->channels * c->rows * c->columns + y * c->columns,
+                     to + c->left * c->pitch);
     }
 }

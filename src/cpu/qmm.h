@@ -174,16 +174,21 @@ CPU_QMM_DECLARE(cpu_qgemm);
 /* --- convolutions ------------------------------------------------------------------------------
  */
 
-/* Images [n][channels][rows][columns] as signed bytes with the channels inside,
- * [n][height][width][pitch]; what lies beside the image is the zero point. Tile t: `tile` rows. */
-typedef struct cpu_qturn_args {
-    const uint8_t *x;    /* u8 (flip) or i8 */
-    const uint8_t *zero; /* NULL: 0 */
-    int8_t *to;
+/* n images of rows × columns pixels, copied to [height][width][pitch] each, so far from the top and
+ * the left; what lies beside them is the zero point. Tile t: `tile` rows. */
+typedef struct cpu_qcopy {
     int64_t n, channels, rows, columns;
     int64_t height, width, pitch, top, left;
     int64_t tile;
-    bool flip;
+    bool flip; /* u8 becomes i8, or i8 becomes u8 */
+} cpu_qcopy;
+
+/* Images [n][channels][rows][columns] with the channels inside. */
+typedef struct cpu_qturn_args {
+    const uint8_t *x;
+    const uint8_t *zero; /* NULL: 0 */
+    int8_t *to;
+    cpu_qcopy copy;
 } cpu_qturn_args;
 void cpu_qturn(const void *args, uint32_t begin, uint32_t end);
 

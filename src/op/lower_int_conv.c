@@ -20,7 +20,7 @@ typedef struct byte_conv {
     roles r;
     op_conv conv;
     op_plane p;
-    cpu_qturn_args turn;
+    cpu_qcopy turn;
     cpu_qwindow w; /* of the first group */
     cpu_qgemm_args g;
     size_t images; /* scratch: turned */
@@ -91,14 +91,14 @@ static bool plan(op_lower *c, byte_conv *b)
     int64_t cg = conv->c / conv->group, taps = p->kernel[0] * p->kernel[1];
     b->depth =
         conv->group == conv->c && conv->m == conv->c && conv->c > 1 && taps <= CPU_QDEPTH_TAPS;
-    b->turn = (cpu_qturn_args){.n = conv->n,
-                               .channels = conv->c,
-                               .rows = p->in[0],
-                               .columns = p->in[1],
-                               .pitch = b->depth ? (conv->c + 31) / 32 * 32 : conv->c,
-                               .top = p->pad[0],
-                               .left = p->pad[1],
-                               .flip = x == TACIT_U8};
+    b->turn = (cpu_qcopy){.n = conv->n,
+                          .channels = conv->c,
+                          .rows = p->in[0],
+                          .columns = p->in[1],
+                          .pitch = b->depth ? (conv->c + 31) / 32 * 32 : conv->c,
+                          .top = p->pad[0],
+                          .left = p->pad[1],
+                          .flip = x == TACIT_U8};
     b->turn.height = (p->out[0] - 1) * p->stride[0] + (p->kernel[0] - 1) * p->dilation[0] + 1;
     b->turn.width = (p->out[1] - 1) * p->stride[1] + (p->kernel[1] - 1) * p->dilation[1] + 1;
     int64_t row = b->turn.width * b->turn.pitch;
@@ -123,14 +123,14 @@ static bool plan(op_lower *c, byte_conv *b)
 
 static tacit_status emit_turn(op_lower *c, byte_conv *b)
 {
-    const cpu_qturn_args *t = &b->turn;
+    const cpu_qcopy *t = &b->turn;
     int64_t rows = t->n * t->height;
     b->images = op_lower_reserve(c, (size_t)(rows * t->width * t->pitch));
     cpu_qturn_args *a = op_lower_thunk(c, "byte_images", cpu_qturn, sizeof *a,
                                        (uint32_t)((rows + t->tile - 1) / t->tile));
     if (!a)
         return TACIT_ERR_MEMORY;
-    *a = *t;
+    a->copy = *t;
     TRY(op_lower_in(c, offsetof(cpu_qturn_args, x), (uint32_t)b->r.x));
     if (has(c, b->r.x_zero))
         TRY(op_lower_in(c, offsetof(cpu_qturn_args, zero), (uint32_t)b->r.x_zero));

@@ -153,40 +153,30 @@ static tacit_status emit_copy(op_lower *c, inside_conv *b)
     int64_t rows = b->conv.n * b->height, bytes = rows * b->width * b->pitch;
     int64_t tile = 32768 / (b->width * b->pitch) + 1;
     uint32_t tiles = (uint32_t)((rows + tile - 1) / tile);
+    cpu_qcopy copy = {.n = b->conv.n,
+                      .channels = b->conv.c,
+                      .rows = p->in[0],
+                      .columns = p->in[1],
+                      .height = b->height,
+                      .width = b->width,
+                      .pitch = b->pitch,
+                      .top = b->depth ? 0 : p->pad[0],
+                      .left = b->depth ? 0 : p->pad[1],
+                      .tile = tile,
+                      .flip = b->signed_x};
     b->images = op_lower_reserve(c, (size_t)bytes + 4); /* the last piece may be filled up */
     if (b->x_inside) {
         cpu_qborder_args *a = op_lower_thunk(c, "byte_border", cpu_qborder, sizeof *a, tiles);
         if (!a)
             return TACIT_ERR_MEMORY;
-        *a = (cpu_qborder_args){.n = b->conv.n,
-                                .channels = b->conv.c,
-                                .rows = p->in[0],
-                                .columns = p->in[1],
-                                .height = b->height,
-                                .width = b->width,
-                                .pitch = b->pitch,
-                                .top = b->depth ? 0 : p->pad[0],
-                                .left = b->depth ? 0 : p->pad[1],
-                                .tile = tile,
-                                .zero = (uint8_t)b->x_zero,
-                                .flip = b->signed_x};
+        *a = (cpu_qborder_args){.copy = copy, .zero = (uint8_t)b->x_zero};
         TRY(op_lower_in(c, offsetof(cpu_qborder_args, x), 0));
         TRY(op_lower_scratch(c, offsetof(cpu_qborder_args, to), b->images, true));
     } else {
         cpu_qturn_args *a = op_lower_thunk(c, "byte_images", cpu_qturn, sizeof *a, tiles);
         if (!a)
             return TACIT_ERR_MEMORY;
-        *a = (cpu_qturn_args){.n = b->conv.n,
-                              .channels = b->conv.c,
-                              .rows = p->in[0],
-                              .columns = p->in[1],
-                              .height = b->height,
-                              .width = b->width,
-                              .pitch = b->pitch,
-                              .top = b->depth ? 0 : p->pad[0],
-                              .left = b->depth ? 0 : p->pad[1],
-                              .tile = tile,
-                              .flip = b->signed_x};
+        a->copy = copy;
         TRY(op_lower_in(c, offsetof(cpu_qturn_args, x), 0));
         if (op_lower_has(c, 3))
             TRY(op_lower_in(c, offsetof(cpu_qturn_args, zero), 3));
