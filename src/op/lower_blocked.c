@@ -539,7 +539,7 @@ tacit_status op_lower_blocked_conv(op_lower *c)
         return op_lower_blocked_winograd(c, &conv);
     if (op_blocked_paired_suits(c, &conv)) {
         prepared bias = {0};
-        if (op_lower_has(c, 2) && c->in[2].constant && c->in[2].constant->data)
+        if (op_lower_known(c, 2))
             TRY(prepare_blocks(c, 2, conv.m, 1, &bias));
         if (bias.now || !op_lower_has(c, 2))
             return op_lower_blocked_paired(c, &conv, bias.now);

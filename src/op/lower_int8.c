@@ -24,19 +24,6 @@ typedef struct bytes {
     bool constant;
 } bytes;
 
-static const ir_tensor *known(const op_lower *c, int i)
-{
-    if (i < 0 || !op_lower_has(c, (uint32_t)i))
-        return NULL;
-    const ir_tensor *t = c->in[i].constant;
-    return t && t->data ? t : NULL;
-}
-
-static bool has(const op_lower *c, int i)
-{
-    return i >= 0 && op_lower_has(c, (uint32_t)i);
-}
-
 static int64_t count_of(const op_lower *c, int i)
 {
     return ir_shape_size(&c->in[i].type.shape);
@@ -52,7 +39,8 @@ static tacit_status column_tables(op_lower *c, bytes *p)
 {
     int64_t n = p->g.n;
     int lift = c->in[p->r.b].type.dtype == TACIT_I8 ? 128 : 0;
-    const ir_tensor *zero = known(c, p->r.b_zero), *scale = known(c, p->r.b_scale);
+    const ir_tensor *zero = op_lower_known(c, p->r.b_zero),
+                    *scale = op_lower_known(c, p->r.b_scale);
     int32_t *zeros = op_lower_pack(c, (size_t)n * sizeof *zeros);
     float *scales = op_lower_pack(c, (size_t)n * sizeof *scales);
     if (!zeros || !scales)
@@ -79,7 +67,7 @@ static tacit_status pack_right(op_lower *c, bytes *p)
                                 .b_col = p->r.trans_b ? p->g.k : 1,
                                 .width = width,
                                 .flip = b->type.dtype == TACIT_I8};
-    const ir_tensor *data = known(c, p->r.b);
+    const ir_tensor *data = op_lower_known(c, p->r.b);
     p->constant = data != NULL;
     if (data) {
         plan.b = data->data;
@@ -166,7 +154,7 @@ static tacit_status bind(op_lower *c, const bytes *p)
               {offsetof(cpu_qgemm_args, bias), r->bias},
               {offsetof(cpu_qgemm_args, residual), r->residual}};
     for (size_t i = 0; i < sizeof in / sizeof *in; i++)
-        if (has(c, in[i].input))
+        if (op_lower_has(c, in[i].input))
             TRY(op_lower_in(c, in[i].field, (uint32_t)in[i].input));
     return op_lower_out(c, offsetof(cpu_qgemm_args, y), 0);
 }
@@ -205,13 +193,13 @@ static bool plan(op_lower *c, bytes *p)
         return false;
     for (int i = 0; i < 2; i++) { /* of rows: one for all; of columns: known */
         int row = i ? r->a_zero : r->a_scale, column = i ? r->b_zero : r->b_scale;
-        if (has(c, row) && count_of(c, row) != 1)
+        if (op_lower_has(c, row) && count_of(c, row) != 1)
             return false;
-        if (has(c, column) &&
-            (!known(c, column) || (count_of(c, column) != 1 && count_of(c, column) != m.n)))
+        if (op_lower_has(c, column) && (!op_lower_known(c, column) ||
+                                        (count_of(c, column) != 1 && count_of(c, column) != m.n)))
             return false;
     }
-    if (has(c, r->b_scale) && c->in[r->b_scale].type.dtype != TACIT_F32)
+    if (op_lower_has(c, r->b_scale) && c->in[r->b_scale].type.dtype != TACIT_F32)
         return false;
     p->g.n = m.n;
     p->g.k = m.k;
@@ -241,7 +229,7 @@ tacit_status op_lower_int_matmul(op_lower *c)
     if (!plan(c, &p))
         return OP_LOWER_NO_KERNEL;
     TRY(op_lower_epilogue(c, &p.g.epilogue));
-    if (has(c, 6))
+    if (op_lower_has(c, 6))
         p.g.epilogue.bias = CPU_BIAS_COLUMN;
     return p.g.m ? emit(c, &p) : TACIT_OK;
 }
@@ -276,7 +264,7 @@ tacit_status op_lower_qlinear_matmul(op_lower *c)
                      .residual = -1,
                      .y_scale = 6,
                      .y_zero = 7}};
-    const ir_tensor *scale = known(c, 6), *zero = known(c, 7);
+    const ir_tensor *scale = op_lower_known(c, 6), *zero = op_lower_known(c, 7);
     tacit_dtype d = c->out[0].type.dtype;
     if (!scale || !zero || ir_tensor_count(scale) != 1 || ir_tensor_count(zero) != 1 ||
         scale->dtype != TACIT_F32 || c->in[1].type.dtype != TACIT_F32 ||

@@ -27,29 +27,19 @@ typedef struct byte_conv {
     bool depth;
 } byte_conv;
 
-static bool has(const op_lower *c, int i)
-{
-    return i >= 0 && op_lower_has(c, (uint32_t)i);
-}
-
-static const ir_tensor *known(const op_lower *c, int i)
-{
-    const ir_tensor *t = has(c, i) ? c->in[i].constant : NULL;
-    return t && t->data ? t : NULL;
-}
-
 static bool one_of(const op_lower *c, int i, tacit_dtype dtype)
 {
-    return !has(c, i) || (c->in[i].type.dtype == dtype && ir_shape_size(&c->in[i].type.shape) == 1);
+    return !op_lower_has(c, i) ||
+           (c->in[i].type.dtype == dtype && ir_shape_size(&c->in[i].type.shape) == 1);
 }
 
 /* One for all or one for each of `m`, known. */
 static bool table_of(const op_lower *c, int i, tacit_dtype dtype, int64_t m)
 {
-    if (!has(c, i))
+    if (!op_lower_has(c, i))
         return true;
     int64_t count = ir_shape_size(&c->in[i].type.shape);
-    return known(c, i) && c->in[i].type.dtype == dtype && (count == 1 || count == m);
+    return op_lower_known(c, i) && c->in[i].type.dtype == dtype && (count == 1 || count == m);
 }
 
 static bool is_byte(tacit_dtype d)
@@ -61,7 +51,8 @@ static bool is_byte(tacit_dtype d)
 static bool read_output(op_lower *c, byte_conv *b)
 {
     tacit_dtype d = c->out[0].type.dtype;
-    const ir_tensor *scale = known(c, b->r.y_scale), *zero = known(c, b->r.y_zero);
+    const ir_tensor *scale = op_lower_known(c, b->r.y_scale),
+                    *zero = op_lower_known(c, b->r.y_zero);
     b->g.out = d == TACIT_F32   ? CPU_QOUT_F32
                : d == TACIT_I32 ? CPU_QOUT_I32
                : d == TACIT_U8  ? CPU_QOUT_U8
@@ -82,10 +73,10 @@ static bool plan(op_lower *c, byte_conv *b)
     const roles *r = &b->r;
     tacit_dtype x = c->in[r->x].type.dtype, w = c->in[r->w].type.dtype;
     const op_conv *conv = &b->conv;
-    if (!is_byte(x) || !is_byte(w) || !known(c, r->w) || !one_of(c, r->x_scale, TACIT_F32) ||
-        !one_of(c, r->x_zero, x) || !table_of(c, r->w_scale, TACIT_F32, conv->m) ||
-        !table_of(c, r->w_zero, w, conv->m) || !read_output(c, b) ||
-        !op_plane_of(&conv->w, &b->p) || conv->c == 0)
+    if (!is_byte(x) || !is_byte(w) || !op_lower_known(c, r->w) ||
+        !one_of(c, r->x_scale, TACIT_F32) || !one_of(c, r->x_zero, x) ||
+        !table_of(c, r->w_scale, TACIT_F32, conv->m) || !table_of(c, r->w_zero, w, conv->m) ||
+        !read_output(c, b) || !op_plane_of(&conv->w, &b->p) || conv->c == 0)
         return false;
     const op_plane *p = &b->p;
     int64_t cg = conv->c / conv->group, taps = p->kernel[0] * p->kernel[1];
@@ -115,7 +106,7 @@ static bool plan(op_lower *c, byte_conv *b)
     b->g.channels = conv->m;
     b->g.q_row = cpu_qmm_row(b->g.k);
     b->g.a_flipped = b->turn.flip;
-    b->g.epilogue.bias = has(c, r->bias) ? CPU_BIAS_COLUMN : CPU_BIAS_NONE;
+    b->g.epilogue.bias = op_lower_has(c, r->bias) ? CPU_BIAS_COLUMN : CPU_BIAS_NONE;
     /* Sums of 33 000 products fit 32 bits. */
     return b->g.m <= INT32_MAX && b->g.k <= 33000 && b->w.image <= INT32_MAX &&
            (b->depth || conv->group <= 64);
@@ -132,7 +123,7 @@ static tacit_status emit_turn(op_lower *c, byte_conv *b)
         return TACIT_ERR_MEMORY;
     a->copy = *t;
     TRY(op_lower_in(c, offsetof(cpu_qturn_args, x), (uint32_t)b->r.x));
-    if (has(c, b->r.x_zero))
+    if (op_lower_has(c, b->r.x_zero))
         TRY(op_lower_in(c, offsetof(cpu_qturn_args, zero), (uint32_t)b->r.x_zero));
     TRY(op_lower_scratch(c, offsetof(cpu_qturn_args, to), b->images, true));
     op_lower_cost(c, 0, op_lower_bytes(&c->in[b->r.x]) + (uint64_t)(rows * t->width * t->pitch));
@@ -160,7 +151,8 @@ static tacit_status make_pieces(op_lower *c, byte_conv *b, int64_t channels, int
 /* Zero points and scales of the channels from `first` on. */
 static tacit_status column_tables(op_lower *c, byte_conv *b, int64_t first)
 {
-    const ir_tensor *zero = known(c, b->r.w_zero), *scale = known(c, b->r.w_scale);
+    const ir_tensor *zero = op_lower_known(c, b->r.w_zero),
+                    *scale = op_lower_known(c, b->r.w_scale);
     int lift = !b->depth && c->in[b->r.w].type.dtype == TACIT_I8 ? 128 : 0;
     int32_t *zeros = op_lower_pack(c, (size_t)b->g.n * sizeof *zeros);
     float *scales = op_lower_pack(c, (size_t)b->g.n * sizeof *scales);
@@ -188,7 +180,7 @@ static tacit_status bind_tail(op_lower *c, const byte_conv *b, size_t g)
     } in[] = {{offsetof(cpu_qgemm_args, a_zero), b->r.x_zero},
               {offsetof(cpu_qgemm_args, a_scale), b->r.x_scale}};
     for (size_t i = 0; i < sizeof in / sizeof *in; i++)
-        if (has(c, in[i].input))
+        if (op_lower_has(c, in[i].input))
             TRY(op_lower_in(c, g + in[i].field, (uint32_t)in[i].input));
     return op_lower_out(c, g + offsetof(cpu_qgemm_args, y), 0);
 }
@@ -199,9 +191,9 @@ static tacit_status take_biases(op_lower *c, byte_conv *b, int64_t first)
 {
     for (int k = 0; k < 2; k++) {
         int input = k ? b->r.add : b->r.bias;
-        if (!has(c, input))
+        if (!op_lower_has(c, input))
             continue;
-        const ir_tensor *t = known(c, input);
+        const ir_tensor *t = op_lower_known(c, input);
         if (!t)
             return OP_LOWER_NO_KERNEL;
         int32_t *to = op_lower_pack(c, (size_t)b->g.n * sizeof *to);
@@ -221,7 +213,7 @@ static tacit_status pack_right(op_lower *c, byte_conv *b, int64_t group)
 {
     int64_t n = b->g.n, k = b->g.k, taps = b->conv.w.taps, cg = k / taps;
     int64_t width = cpu_qmm_width(&c->cpu), panels = (n + width - 1) / width;
-    const uint8_t *from = (const uint8_t *)known(c, b->r.w)->data + group * n * k;
+    const uint8_t *from = (const uint8_t *)op_lower_known(c, b->r.w)->data + group * n * k;
     arena scratch;
     arena_init(&scratch, c->allocator);
     uint8_t *turned = arena_alloc(&scratch, (size_t)(n * k));
@@ -298,7 +290,7 @@ static tacit_status emit_group(op_lower *c, byte_conv *b, int64_t group, size_t 
 static tacit_status pack_depth(op_lower *c, byte_conv *b, float **weights)
 {
     int64_t n = b->g.n, taps = b->conv.w.taps, width = cpu_qmm_width(&c->cpu);
-    const ir_tensor *w = known(c, b->r.w), *zero = known(c, b->r.w_zero);
+    const ir_tensor *w = op_lower_known(c, b->r.w), *zero = op_lower_known(c, b->r.w_zero);
     float *to = op_lower_pack(c, (size_t)((n + width - 1) / width * width * taps) * sizeof *to);
     int32_t *sums = op_lower_pack(c, (size_t)n * sizeof *sums);
     if (!to || !sums)
@@ -347,8 +339,8 @@ static tacit_status lower(op_lower *c, const roles *r)
     TRY(op_lower_epilogue(c, &b.g.epilogue));
     if (ir_shape_size(&c->out[0].type.shape) == 0)
         return TACIT_OK;
-    if (!plan(c, &b) || (has(c, r->bias) && !known(c, r->bias)) ||
-        (has(c, r->add) && !known(c, r->add)))
+    if (!plan(c, &b) || (op_lower_has(c, r->bias) && !op_lower_known(c, r->bias)) ||
+        (op_lower_has(c, r->add) && !op_lower_known(c, r->add)))
         return OP_LOWER_NO_KERNEL;
     TRY(emit_turn(c, &b));
     if (b.depth) {

@@ -25,16 +25,10 @@ typedef struct inside_conv {
     size_t images;         /* …in this scratch */
 } inside_conv;
 
-static const ir_tensor *known(const op_lower *c, uint32_t i)
-{
-    const ir_tensor *t = op_lower_has(c, i) ? c->in[i].constant : NULL;
-    return t && t->data ? t : NULL;
-}
-
 /* The one number that a known input holds. */
 static bool number(const op_lower *c, uint32_t i, double *out)
 {
-    const ir_tensor *t = known(c, i);
+    const ir_tensor *t = op_lower_known(c, i);
     if (!t || ir_tensor_count(t) != 1)
         return false;
     *out = ir_load_f64(t->dtype, t->data, 0);
@@ -90,7 +84,7 @@ static double make_fixed(const op_lower *c, cpu_qround *r, double terms)
 
 static bool is_known_row(const op_lower *c, uint32_t i, int64_t m)
 {
-    const ir_tensor *t = known(c, i);
+    const ir_tensor *t = op_lower_known(c, i);
     return t && (ir_tensor_count(t) == 1 || ir_tensor_count(t) == m);
 }
 
@@ -107,7 +101,7 @@ static bool is_centred(const op_lower *c, int64_t m)
         return is_signed;
     if (!is_known_row(c, 5, m))
         return false;
-    const ir_tensor *zero = known(c, 5);
+    const ir_tensor *zero = op_lower_known(c, 5);
     for (int64_t i = 0; i < ir_tensor_count(zero); i++)
         if (ir_load_i64(zero->dtype, zero->data, i) != (is_signed ? 0 : 128))
             return false;
@@ -119,9 +113,9 @@ static bool plan(op_lower *c, inside_conv *b)
     const op_conv *conv = &b->conv;
     op_plane *p = &b->p;
     double zero;
-    if (!op_lower_has(c, 7) || !known(c, 1) || !scale_and_zero(c, 2, &b->x_scale, &zero) ||
+    if (!op_lower_has(c, 7) || !op_lower_known(c, 1) || !scale_and_zero(c, 2, &b->x_scale, &zero) ||
         !is_known_row(c, 4, conv->m) || !is_centred(c, conv->m) ||
-        (op_lower_has(c, 6) && !known(c, 6)) || !read_round(c, 7, &b->round) ||
+        (op_lower_has(c, 6) && !op_lower_known(c, 6)) || !read_round(c, 7, &b->round) ||
         !op_plane_of(&conv->w, p) || conv->c == 0)
         return false;
     b->signed_x = c->in[0].type.dtype == TACIT_I8;
@@ -200,8 +194,8 @@ static tacit_status make_tables(op_lower *c, inside_conv *b, int64_t count, cons
     for (int64_t i = 0; i < count; i++) {
         int64_t m = channel ? channel[i] : i;
         bool there = m < b->conv.m;
-        scale[i] = there ? b->x_scale * row_at(known(c, 4), m) : 0;
-        bias[i] = there ? row_at(known(c, 6), m) : 0;
+        scale[i] = there ? b->x_scale * row_at(op_lower_known(c, 4), m) : 0;
+        bias[i] = there ? row_at(op_lower_known(c, 6), m) : 0;
         most = fmax(most, fabs(bias[i] / b->round.y_scale));
     }
     double more = make_fixed(c, r, most);
@@ -338,7 +332,7 @@ static tacit_status pack_channels(op_lower *c, inside_conv *b, const int64_t *ch
                                   int64_t count, const int8_t **packed)
 {
     int64_t taps = b->conv.w.taps, groups = (taps + 3) / 4, vector = cpu_qconv_vector(&c->cpu);
-    const ir_tensor *w = known(c, 1);
+    const ir_tensor *w = op_lower_known(c, 1);
     int lift = w->dtype == TACIT_U8 ? 128 : 0;
     int8_t *to = op_lower_pack(c, (size_t)(count * groups * 4));
     int32_t *begin = op_lower_pack(c, (size_t)count * sizeof *begin);

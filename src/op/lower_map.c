@@ -601,7 +601,7 @@ tacit_status op_lower_batch_norm(op_lower *c)
     for (uint32_t i = 0; i < 5; i++) {
         if (c->in[i].type.dtype != TACIT_F32)
             return OP_LOWER_NO_KERNEL;
-        known = known && (i == 0 || (c->in[i].constant && c->in[i].constant->data));
+        known = known && (i == 0 || op_lower_known(c, i));
     }
     if (x->rank < 2 || op_lower_wants(c, 1) || op_lower_wants(c, 2) ||
         ir_attr_int(c->node, "training_mode", 0))

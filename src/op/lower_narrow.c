@@ -22,7 +22,7 @@ typedef struct narrow {
 static bool weights_known(const op_lower *c)
 {
     for (uint32_t i = 1; i <= 3; i++)
-        if (op_lower_has(c, i) && (!c->in[i].constant || !c->in[i].constant->data))
+        if (op_lower_has(c, i) && !op_lower_known(c, i))
             return false;
     return true;
 }
@@ -259,8 +259,8 @@ tacit_status op_lower_narrow(op_lower *c)
     if (c->in[0].type.dtype != TACIT_F32 || !weights_known(c))
         return OP_LOWER_NO_KERNEL;
     TRY(op_narrow_read(c->node, x->dims[x->rank - 1], &p.s, c->err));
-    p.d = (op_narrow_data){c->in[1].constant, op_lower_has(c, 2) ? c->in[2].constant : NULL,
-                           op_lower_has(c, 3) ? c->in[3].constant : NULL, c->in[1].constant->data};
+    p.d = (op_narrow_data){op_lower_known(c, 1), op_lower_known(c, 2), op_lower_known(c, 3),
+                           c->in[1].constant->data};
     p.m = ir_shape_size(x) / p.s.k;
     TRY(op_lower_epilogue(c, &p.epilogue));
     if (op_lower_has(c, BIAS))

@@ -12,8 +12,7 @@ enum { MOST_TAPS = 64 };
 
 static const ir_tensor *known(const op_lower *c, uint32_t i)
 {
-    const ir_tensor *t = op_lower_has(c, i) ? c->in[i].constant : NULL;
-    return t && t->data && ir_tensor_count(t) > 0 ? t : NULL;
+    return op_resize_filled(op_lower_known(c, i));
 }
 
 /* Is the input absent, empty or known? */

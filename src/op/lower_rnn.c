@@ -11,7 +11,8 @@
 
 static const float *known(const op_lower *c, uint32_t i)
 {
-    return op_lower_has(c, i) && c->in[i].constant ? c->in[i].constant->data : NULL;
+    const ir_tensor *t = op_lower_known(c, i);
+    return t ? t->data : NULL;
 }
 
 static bool map_acts(const op_rnn *r, cpu_act act[2][OP_RNN_FUNCTIONS])

@@ -138,9 +138,16 @@ tacit_status op_lower_rotary(op_lower *c);
 bool op_accepts_rotary(const ir_node *node, uint32_t in, const op_operand *view);
 
 /* --- shared by the rules ---------------------------------------------------------------------- */
-static inline bool op_lower_has(const op_lower *c, uint32_t i)
+/* Is there an input i? −1: none that the op knows. */
+static inline bool op_lower_has(const op_lower *c, int64_t i)
 {
-    return i < c->node->n_inputs && c->in[i].value;
+    return i >= 0 && i < c->node->n_inputs && c->in[i].value;
+}
+/* The contents of input i where there is one and they are at hand. Or NULL. */
+static inline const ir_tensor *op_lower_known(const op_lower *c, int64_t i)
+{
+    const ir_tensor *t = op_lower_has(c, i) ? c->in[i].constant : NULL;
+    return t && t->data ? t : NULL;
 }
 static inline bool op_lower_wants(const op_lower *c, uint32_t i)
 {

@@ -112,11 +112,6 @@ tacit_status op_resize_read(const ir_node *node, const ir_shape *x, const ir_ten
     return TACIT_OK;
 }
 
-/* A present input that has elements; exporters pass empty tensors for "absent". */
-static const ir_tensor *filled(const ir_tensor *t)
-{
-    return t && ir_tensor_count(t) > 0 ? t : NULL;
-}
 static bool wanted(const op_infer *c, uint32_t i)
 {
     const ir_type *t = op_in_type(c, i);
@@ -289,9 +284,9 @@ static tacit_status resize_eval(op_eval *c)
 {
     bool upsample = strcmp(c->node->type, "Upsample") == 0;
     const ir_tensor *x = op_in(c, 0);
-    const ir_tensor *roi = upsample ? NULL : filled(op_in(c, 1));
-    const ir_tensor *scales = filled(op_in(c, upsample ? 1 : 2));
-    const ir_tensor *sizes = upsample ? NULL : filled(op_in(c, 3));
+    const ir_tensor *roi = upsample ? NULL : op_resize_filled(op_in(c, 1));
+    const ir_tensor *scales = op_resize_filled(op_in(c, upsample ? 1 : 2));
+    const ir_tensor *sizes = upsample ? NULL : op_resize_filled(op_in(c, 3));
     op_resize r;
     double *v;
     TRY(op_resize_read(c->node, &x->shape, roi, scales, sizes, upsample, &r, c->err));
@@ -366,7 +361,7 @@ static tacit_status resize_decompose(ir_graph *g, ir_node *node, tacit_error *er
     ir_value *x = node->inputs[0];
     const ir_tensor *known[4] = {0};
     for (uint32_t i = 1; i < node->n_inputs && i < 4; i++) {
-        known[i] = filled(ir_value_known(node->inputs[i]));
+        known[i] = op_resize_filled(ir_value_known(node->inputs[i]));
         if (node->inputs[i] && !ir_value_known(node->inputs[i]))
             return error_set(err, TACIT_ERR_UNSUPPORTED, "sizes are not known");
     }

@@ -16,6 +16,11 @@ typedef struct op_resize {
     ir_shape y;
 } op_resize;
 
+/* An input that has elements; exporters pass empty tensors for "absent". */
+static inline const ir_tensor *op_resize_filled(const ir_tensor *t)
+{
+    return t && ir_tensor_count(t) > 0 ? t : NULL;
+}
 /* From the node and its inputs (roi, scales and sizes; NULL: absent). */
 tacit_status op_resize_read(const ir_node *node, const ir_shape *x, const ir_tensor *roi,
                             const ir_tensor *scales, const ir_tensor *sizes, bool upsample,
