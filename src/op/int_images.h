@@ -25,6 +25,16 @@ static inline ir_shape op_inside(const ir_shape *s)
     out.dims[3] = s->dims[1];
     return out;
 }
+/* Do weights of that type lie around the middle: 0 of signed ones, 128 of unsigned? By their zero
+ * points; NULL: 0. */
+static inline bool op_is_centred(tacit_dtype weights, const ir_tensor *zero)
+{
+    bool is_signed = weights == TACIT_I8;
+    for (int64_t i = 0; zero && i < ir_tensor_count(zero); i++)
+        if (ir_load_i64(zero->dtype, zero->data, i) != (is_signed ? 0 : 128))
+            return false;
+    return zero || is_signed;
+}
 /* Where element i of [N, C, plane] lies when its channels lie inside. */
 static inline int64_t op_inside_at(int64_t i, int64_t channels, int64_t plane)
 {

@@ -93,28 +93,14 @@ static double row_at(const ir_tensor *t, int64_t m)
     return t ? ir_load_f64(t->dtype, t->data, ir_tensor_count(t) > 1 ? m : 0) : 0;
 }
 
-/* Signed weights around 0, or unsigned ones around 128. */
-static bool is_centred(const op_lower *c, int64_t m)
-{
-    bool is_signed = c->in[1].type.dtype == TACIT_I8;
-    if (!op_lower_has(c, 5))
-        return is_signed;
-    if (!is_known_row(c, 5, m))
-        return false;
-    const ir_tensor *zero = op_lower_known(c, 5);
-    for (int64_t i = 0; i < ir_tensor_count(zero); i++)
-        if (ir_load_i64(zero->dtype, zero->data, i) != (is_signed ? 0 : 128))
-            return false;
-    return true;
-}
-
 static bool plan(op_lower *c, inside_conv *b)
 {
     const op_conv *conv = &b->conv;
     op_plane *p = &b->p;
     double zero;
     if (!op_lower_has(c, 7) || !op_lower_known(c, 1) || !scale_and_zero(c, 2, &b->x_scale, &zero) ||
-        !is_known_row(c, 4, conv->m) || !is_centred(c, conv->m) ||
+        !is_known_row(c, 4, conv->m) || (op_lower_has(c, 5) && !is_known_row(c, 5, conv->m)) ||
+        !op_is_centred(c->in[1].type.dtype, op_lower_known(c, 5)) ||
         (op_lower_has(c, 6) && !op_lower_known(c, 6)) || !read_round(c, 7, &b->round) ||
         !op_plane_of(&conv->w, p) || conv->c == 0)
         return false;

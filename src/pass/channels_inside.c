@@ -16,28 +16,16 @@ static bool is_image(const ir_value *v)
 
 /* --- convolutions ----------------------------------------------------------------------------- */
 
-/* Signed weights around 0, or unsigned ones around 128. */
-static bool is_centred(const ir_node *n)
-{
-    const ir_tensor *zero = n->inputs[5] ? ir_value_known(n->inputs[5]) : NULL;
-    bool is_signed = n->inputs[1]->type.dtype == TACIT_I8;
-    if (!n->inputs[5])
-        return is_signed;
-    for (int64_t i = 0; zero && i < ir_tensor_count(zero); i++)
-        if (ir_load_i64(zero->dtype, zero->data, i) != (is_signed ? 0 : 128))
-            return false;
-    return zero != NULL;
-}
-
 static bool is_conv(const pass_layout *b, const ir_node *n)
 {
     double number;
     if (!pass_is(&b->e, n, PASS_T_INT_CONV) || n->n_inputs < 9 || !n->inputs[7] ||
         ir_attr_int(n, "inside", 0) || !is_image(n->inputs[0]) || !is_image(n->outputs[0]) ||
-        !ir_value_known(n->inputs[1]) || !is_centred(n) || !pass_scalar(n->inputs[2], &number) ||
-        (n->inputs[3] && !ir_value_known(n->inputs[3])) || !ir_value_known(n->inputs[4]) ||
-        (n->inputs[6] && !ir_value_known(n->inputs[6])) || !pass_scalar(n->inputs[7], &number) ||
-        number < 1e-30 || !ir_value_known(n->inputs[8]))
+        !ir_value_known(n->inputs[1]) || (n->inputs[5] && !ir_value_known(n->inputs[5])) ||
+        !op_is_centred(n->inputs[1]->type.dtype, ir_value_known(n->inputs[5])) ||
+        !pass_scalar(n->inputs[2], &number) || (n->inputs[3] && !ir_value_known(n->inputs[3])) ||
+        !ir_value_known(n->inputs[4]) || (n->inputs[6] && !ir_value_known(n->inputs[6])) ||
+        !pass_scalar(n->inputs[7], &number) || number < 1e-30 || !ir_value_known(n->inputs[8]))
         return false;
     const int64_t *x = n->inputs[0]->type.shape.dims, *w = n->inputs[1]->type.shape.dims;
     int64_t group = ir_attr_int(n, "group", 1);
