@@ -3,10 +3,10 @@
 #include <stdbool.h>
 
 #include "cpu/vec_avx2.h"
+/* over it */
+#include "cpu/vec_bytes.h"
 
 #define QMR 4
-
-typedef uint8_t vb __attribute__((vector_size(32)));
 
 static inline vb vb_load(const void *p)
 {
@@ -15,14 +15,6 @@ static inline vb vb_load(const void *p)
 static inline void vb_store(void *p, vb v)
 {
     _mm256_storeu_si256((__m256i *)p, (__m256i)v);
-}
-static inline vb vb_flip(vb v)
-{
-    return v ^ (uint8_t)0x80;
-}
-static inline vb vb_low(vb v)
-{
-    return v & (uint8_t)15;
 }
 static inline vb vb_high(vb v)
 {
@@ -71,16 +63,6 @@ static inline vf vf_i8(const int8_t *p)
 }
 
 /* --- for images, see qimage.inc */
-static inline vb vb_load_n(const void *p, int64_t n)
-{
-    vb v = {0};
-    __builtin_memcpy(&v, p, (size_t)n);
-    return v;
-}
-static inline void vb_store_n(void *p, vb v, int64_t n)
-{
-    __builtin_memcpy(p, &v, (size_t)n);
-}
 static inline void vb_interleave(vb a, vb b, vb c, vb d, vb *out)
 {
     __m256i ab = _mm256_unpacklo_epi8((__m256i)a, (__m256i)b);

@@ -2,10 +2,10 @@
 #include <stdbool.h>
 
 #include "cpu/vec_portable.h"
+/* over it */
+#include "cpu/vec_bytes.h"
 
 #define QMR 4
-
-typedef uint8_t vb __attribute__((vector_size(16)));
 
 static inline vb vb_load(const void *p)
 {
@@ -16,14 +16,6 @@ static inline vb vb_load(const void *p)
 static inline void vb_store(void *p, vb v)
 {
     __builtin_memcpy(p, &v, sizeof v);
-}
-static inline vb vb_flip(vb v)
-{
-    return v ^ (uint8_t)0x80;
-}
-static inline vb vb_low(vb v)
-{
-    return v & (uint8_t)15;
 }
 static inline vb vb_high(vb v)
 {
@@ -71,16 +63,6 @@ static inline vf vf_i8(const int8_t *p)
 }
 
 /* --- for images, see qimage.inc */
-static inline vb vb_load_n(const void *p, int64_t n)
-{
-    vb v = {0};
-    __builtin_memcpy(&v, p, (size_t)n);
-    return v;
-}
-static inline void vb_store_n(void *p, vb v, int64_t n)
-{
-    __builtin_memcpy(p, &v, (size_t)n);
-}
 static inline void vb_interleave(vb a, vb b, vb c, vb d, vb *out)
 {
     for (int i = 0; i < 16; i++) {

@@ -3,12 +3,12 @@
 #include <stdbool.h>
 
 #include "cpu/vec_avx512.h"
+/* over it */
+#include "cpu/vec_bytes.h"
 
 #undef CPU_NAME
 #define CPU_NAME(name) name##_vnni
 #define QMR 12
-
-typedef uint8_t vb __attribute__((vector_size(64)));
 
 static inline vb vb_load(const void *p)
 {
@@ -17,14 +17,6 @@ static inline vb vb_load(const void *p)
 static inline void vb_store(void *p, vb v)
 {
     _mm512_storeu_si512(p, (__m512i)v);
-}
-static inline vb vb_flip(vb v)
-{
-    return v ^ (uint8_t)0x80;
-}
-static inline vb vb_low(vb v)
-{
-    return v & (uint8_t)15;
 }
 static inline vb vb_high(vb v)
 {
