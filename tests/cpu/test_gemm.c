@@ -3,28 +3,7 @@
 #include "cpu/kernel_test.h"
 
 #include "cpu/gemm.h"
-
-static double activation(const cpu_epilogue *e, double x)
-{
-    switch (e->act) {
-    case CPU_ACT_RELU:
-        return fmax(x, 0);
-    case CPU_ACT_GELU:
-        return 0.5 * x * erfc(-x * 0.70710678118654752440);
-    case CPU_ACT_GELU_TANH:
-        return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
-    case CPU_ACT_SILU:
-        return x / (1 + exp(-x));
-    case CPU_ACT_SIGMOID:
-        return 1 / (1 + exp(-x));
-    case CPU_ACT_TANH:
-        return tanh(x);
-    case CPU_ACT_CLIP:
-        return fmin(e->act_max, fmax(e->act_min, x));
-    default:
-        return x;
-    }
-}
+#include "support/epilogue.h"
 
 static double expected(const cpu_gemm_args *p, int64_t batch, int64_t i, int64_t j)
 {
@@ -34,14 +13,13 @@ static double expected(const cpu_gemm_args *p, int64_t batch, int64_t i, int64_t
     for (int64_t k = 0; k < p->k; k++)
         sum += (double)a[i * p->a_row + k * p->a_col] * b[k * p->b_row + j * p->b_col];
     const cpu_epilogue *e = &p->epilogue;
-    double y = e->alpha * sum;
+    double bias = 0, residual = 0;
     if (e->bias != CPU_BIAS_NONE)
-        y += p->bias[e->bias == CPU_BIAS_ROW ? i : j];
-    double residual = 0;
+        bias = p->bias[e->bias == CPU_BIAS_ROW ? i : j];
     if (p->residual)
         residual = p->residual[batch * (p->batch_rank ? p->residual_batch[0] : 0) +
                                i * p->residual_row + j];
-    return e->act_last ? activation(e, y + residual) : activation(e, y) + residual;
+    return test_epilogue(e, sum, bias, residual);
 }
 
 typedef struct shape {

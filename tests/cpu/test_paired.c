@@ -6,6 +6,7 @@
 
 #include "cpu/gemm.h"
 #include "cpu/paired.h"
+#include "support/epilogue.h"
 
 typedef struct problem {
     int64_t m, n, k, kc;
@@ -137,28 +138,6 @@ static void run(setup *s, cpu_isa isa)
     free(right), free(column);
 }
 
-static double activation(const cpu_epilogue *e, double x)
-{
-    switch (e->act) {
-    case CPU_ACT_RELU:
-        return fmax(x, 0);
-    case CPU_ACT_GELU:
-        return 0.5 * x * erfc(-x * 0.70710678118654752440);
-    case CPU_ACT_GELU_TANH:
-        return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
-    case CPU_ACT_SILU:
-        return x / (1 + exp(-x));
-    case CPU_ACT_SIGMOID:
-        return 1 / (1 + exp(-x));
-    case CPU_ACT_TANH:
-        return tanh(x);
-    case CPU_ACT_CLIP:
-        return fmin(e->act_max, fmax(e->act_min, x));
-    default:
-        return x;
-    }
-}
-
 /* The product alone, and the lengths of its row and column. */
 static double dot(const setup *s, int64_t i, int64_t j, double *lengths)
 {
@@ -175,11 +154,9 @@ static double dot(const setup *s, int64_t i, int64_t j, double *lengths)
 static double expected(const setup *s, int64_t i, int64_t j)
 {
     const cpu_epilogue *e = &s->q.e;
-    double y = e->alpha * dot(s, i, j, NULL);
-    if (e->bias != CPU_BIAS_NONE)
-        y += s->bias[e->bias == CPU_BIAS_ROW ? i : j];
+    double bias = e->bias != CPU_BIAS_NONE ? s->bias[e->bias == CPU_BIAS_ROW ? i : j] : 0;
     double residual = s->q.residual ? s->residual[i * s->c_row + j] : 0;
-    return e->act_last ? activation(e, y + residual) : activation(e, y) + residual;
+    return test_epilogue(e, dot(s, i, j, NULL), bias, residual);
 }
 
 static void check(const problem *q, cpu_isa isa, rng *r)
