@@ -224,12 +224,12 @@ static PyObject *model_weight(PyObject *self, PyObject *args)
 bool py_options_get(PyObject *tuple, py_options *out)
 {
     PyObject *dims, *disabled, *last;
-    int executor, validate, plan, in_place, plain_sums;
+    int executor, validate, plan, in_place, plain_sums, start_early;
     const char *packed;
     unsigned threads;
     *out = (py_options){0};
-    if (!PyArg_ParseTuple(tuple, "OiIiiOppzO:compile", &dims, &executor, &threads, &validate, &plan,
-                          &disabled, &in_place, &plain_sums, &packed, &last) ||
+    if (!PyArg_ParseTuple(tuple, "OiIiiOppzOp:compile", &dims, &executor, &threads, &validate,
+                          &plan, &disabled, &in_place, &plain_sums, &packed, &last, &start_early) ||
         !py_dims_get(dims, &out->dims) || !py_names_get(disabled, &out->passes) ||
         !py_names_get(last, &out->last)) {
         py_options_free(out);
@@ -247,7 +247,8 @@ bool py_options_get(PyObject *tuple, py_options *out)
                                            .plain_sums = plain_sums,
                                            .packed_file = packed,
                                            .last_only = out->last.names,
-                                           .n_last_only = out->last.count};
+                                           .n_last_only = out->last.count,
+                                           .start_early = start_early};
     return true;
 }
 

@@ -286,6 +286,7 @@ def compile(
     plain_sums: bool = False,
     packed: Optional[str] = None,
     last: Sequence[str] = (),
+    start_early: bool = False,
 ) -> Session:
     """Compiles a model (or what tacit.load or tacit.Graph make one of) and opens a session.
 
@@ -295,11 +296,13 @@ def compile(
     `plain_sums` sums products and convolutions term by term, as they are written, instead of taking
     faster ways that round differently. `packed` names a file that keeps the packed weights, so that
     the next process maps them ("auto": the model's name with .tacit-cache behind it). `last` names
-    outputs of which only the last position (the axis before the last) is wanted.
+    outputs of which only the last position (the axis before the last) is wanted. With `start_early`
+    threads may still be packing weights when this returns; the first run waits for what it needs, and
+    until it has ended the process must not fork and arrays used as weights must not change.
     """
     options = _options(
         dims, exec, threads, validate, plan, disabled_passes, update_in_place, plain_sums,
-        packed, last
+        packed, last, start_early
     )
     return _model(model)._compile(*options).session(strict)
 
@@ -318,18 +321,19 @@ def runner(
     plain_sums: bool = False,
     packed: Optional[str] = None,
     last: Sequence[str] = (),
+    start_early: bool = False,
 ) -> Runner:
     """A model to call with arrays of any sizes: it is compiled once for every set of sizes met, and
     the programs of the last `capacity` sets are kept. `dims` fixes some of the symbolic sizes.
 
     `buckets`, {symbol: multiple}, rounds sizes up: fewer programs, some wasted work. Inputs are padded
     with zeros and outputs cut back, so it is for sizes where padding does not touch the rows that
-    count (a batch; a sequence under a causal or padding mask). `plain_sums`, `packed` and `last` as
-    in tacit.compile.
+    count (a batch; a sequence under a causal or padding mask). `plain_sums`, `packed`, `last` and
+    `start_early` as in tacit.compile.
     """
     options = _options(
         dims, exec, threads, validate, plan, disabled_passes, False, plain_sums, packed,
-        last
+        last, start_early
     )
     return _model(model)._runner(options, capacity, buckets, strict)
 
@@ -345,6 +349,7 @@ def _options(
     plain_sums: bool,
     packed: Optional[str],
     last: Sequence[str],
+    start_early: bool,
 ) -> Tuple[Any, ...]:
     return (
         dims,
@@ -357,6 +362,7 @@ def _options(
         plain_sums,
         packed,
         last,
+        start_early,
     )
 
 

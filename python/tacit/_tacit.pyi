@@ -47,6 +47,7 @@ class Model:
         plain_sums: bool,
         packed: Optional[str],
         last: Sequence[str],
+        start_early: bool,
     ) -> Any: ...
     def _runner(
         self,

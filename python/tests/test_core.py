@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -46,6 +47,24 @@ def test_packed_weights_are_kept(affine, rng, tmp_path):
         session = tacit.compile(model, dims={"batch": 2}, packed=str(packed))
         np.testing.assert_allclose(session(x), expected(x), rtol=1e-6)
     assert packed.exists()
+
+
+@pytest.mark.parametrize("executor", ["serial", "tasks"])
+def test_starting_early_gives_the_same_bits(rng, executor):
+    g = tacit.Graph()
+    y = g.input("x", "f32", ("batch", 512))
+    for i in range(4):  # 4 MB of weights: threads pack them
+        y = y @ g.weight(f"w{i}", rng.standard_normal((512, 512), np.float32) / 16)
+    g.output("y", y)
+    model, x = g.model(), rng.standard_normal((3, 512), np.float32)
+    expected = tacit.compile(model, dims={"batch": 3}, exec=executor)(x)
+    tacit.compile(model, dims={"batch": 3}, exec=executor, start_early=True)  # nobody runs it
+    session = tacit.compile(model, dims={"batch": 3}, exec=executor, start_early=True)
+    with ThreadPoolExecutor(3) as pool:
+        results = list(pool.map(session, [x] * 6))
+    results.append(tacit.runner(model, exec=executor, start_early=True)(x))
+    for result in results:
+        np.testing.assert_array_equal(result, expected)
 
 
 def test_last_position_only(rng):
