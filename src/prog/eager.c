@@ -130,9 +130,10 @@ static uint64_t hash_of(const ir_node *node, const ir_tensor *const *in)
 }
 
 /* Inputs of the types and, where they count, the contents it was built for? */
-static bool takes(const entry *e, const ir_tensor *const *in, const bool *fixed)
+static bool takes(const entry *e, const ir_node *node, const ir_tensor *const *in,
+                  const bool *fixed)
 {
-    for (uint32_t i = 0; i < e->node->n_inputs; i++) {
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
         if (!in[i])
             continue;
         ir_type type = ir_tensor_type(in[i]);
@@ -140,7 +141,7 @@ static bool takes(const entry *e, const ir_tensor *const *in, const bool *fixed)
         if (!ir_type_equal(&type, &e->types[i]))
             return false;
         if (was && was->data != in[i]->data &&
-            (fixed[i] || memcmp(was->data, in[i]->data, was->bytes) != 0))
+            (fixed[node->inputs[i]->id] || memcmp(was->data, in[i]->data, was->bytes) != 0))
             return false;
     }
     return true;
@@ -164,7 +165,7 @@ static entry *find(const eager_cache *c, const ir_node *node, const ir_tensor *c
 {
     for (uint32_t i = 0; i < c->entries.count; i++) {
         entry *e = c->entries.data[i];
-        if (e && e->hash == hash && alike(e->node, node) && takes(e, in, fixed))
+        if (e && e->hash == hash && alike(e->node, node) && takes(e, node, in, fixed))
             return e;
     }
     return NULL;
@@ -224,10 +225,10 @@ static ir_graph *one_node(entry *e, const ir_tensor *const *in, const bool *fixe
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         if (!in[i])
             continue;
-        bool known = fixed[i] || (values && may_say_shape(in[i]));
-        const ir_tensor *t = known && !fixed[i] ? ir_tensor_copy(&e->memory, in[i])
-                             : known            ? arena_copy(&e->memory, in[i], sizeof *in[i])
-                                                : in[i];
+        bool lasts = fixed[node->inputs[i]->id], known = lasts || (values && may_say_shape(in[i]));
+        const ir_tensor *t = lasts   ? arena_copy(&e->memory, in[i], sizeof *in[i])
+                             : known ? ir_tensor_copy(&e->memory, in[i])
+                                     : in[i];
         inputs[i] = t ? make_input(e, g, i, t, known) : NULL;
         if (!inputs[i])
             return NULL;
@@ -371,7 +372,7 @@ tacit_status eager_run(eager_cache *c, const ir_node *node, const ir_tensor *con
     place *p = place_of(c, node);
     if (!p)
         return error_memory(err, "the interpreter");
-    if (!p->last || !takes(p->last, in, fixed)) {
+    if (!p->last || !takes(p->last, node, in, fixed)) {
         uint64_t hash = hash_of(node, in);
         entry *e = find(c, node, in, fixed, hash);
         if (!e && p->builds >= PATIENCE && bytes < INSISTENCE)

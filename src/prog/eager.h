@@ -17,8 +17,8 @@ enum { EAGER_WORTH = 4096 }; /* bytes of inputs below which an evaluator is as g
 eager_cache *eager_open(const prog_options *options, size_t worth);
 void eager_free(eager_cache *c);
 /* Runs the node by kernels where it has some and its inputs are large enough to repay the lowering;
- * *done says whether. Outputs are allocated in `memory`. fixed[i]: input i holds the same contents
- * in every run. */
+ * *done says whether. Outputs are allocated in `memory`. `fixed`, by value id: what holds the same
+ * contents in every run. */
 tacit_status eager_run(eager_cache *c, const ir_node *node, const ir_tensor *const *in,
                        const bool *fixed, uint64_t step, ir_tensor *results, arena *memory,
                        bool *done, tacit_error *err);

@@ -19,6 +19,7 @@ typedef struct frame {
     interp_env *env;
     arena scratch;          /* everything below */
     const ir_tensor **slot; /* by value id */
+    const ir_tensor **in;   /* of the node at work */
     maker *makers;          /* by position in part->nodes */
     uint32_t *maker_of;     /* by value id: position + 1; 0 when not made here */
     bool *wanted;           /* by value id */
@@ -37,12 +38,16 @@ static tacit_status frame_open(frame *f)
 {
     const interp_part *p = f->part;
     uint32_t n = p->graph->values.count;
+    uint32_t widest = 0;
+    for (uint32_t i = 0; i < p->n_nodes; i++)
+        widest = p->nodes[i]->n_inputs > widest ? p->nodes[i]->n_inputs : widest;
     f->slot = ARENA_ARRAY(&f->scratch, n + 1u, const ir_tensor *);
+    f->in = ARENA_ARRAY(&f->scratch, widest + 1u, const ir_tensor *);
     f->makers = ARENA_ARRAY(&f->scratch, p->n_nodes + 1u, maker);
     f->maker_of = ARENA_ARRAY(&f->scratch, n + 1u, uint32_t);
     f->wanted = ARENA_ARRAY(&f->scratch, n + 1u, bool);
     f->fixed = ARENA_ARRAY(&f->scratch, n + 1u, bool);
-    if (!f->slot || !f->makers || !f->maker_of || !f->wanted || !f->fixed)
+    if (!f->slot || !f->in || !f->makers || !f->maker_of || !f->wanted || !f->fixed)
         return error_memory(f->err, "the interpreter");
     for (uint32_t i = 0; i < n; i++) {
         f->slot[i] = p->given[i] ? p->given[i] : known(p->graph, p->graph->values.data[i]);
@@ -81,26 +86,20 @@ static bool is_settled(const frame *f, const ir_node *node)
     return true;
 }
 
-static tacit_status gather_inputs(frame *f, const ir_node *node, arena *scratch,
-                                  const ir_tensor ***out)
+static tacit_status gather_inputs(frame *f, const ir_node *node)
 {
-    const ir_tensor **in = ARENA_ARRAY(scratch, node->n_inputs + 1u, const ir_tensor *);
-    if (!in)
-        return error_memory(f->err, "the interpreter");
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         const ir_value *v = node->inputs[i];
-        if (!v)
+        f->in[i] = v ? f->slot[v->id] : NULL;
+        if (!v || f->in[i])
             continue;
-        in[i] = f->slot[v->id];
-        if (!in[i] && v->is_initializer)
+        if (v->is_initializer)
             return error_set(f->err, TACIT_ERR_STATE, "node '%s': weight '%s' has no data",
                              node->name, v->name);
-        if (!in[i])
-            return error_set(f->err, TACIT_ERR_GRAPH,
-                             "node '%s': input '%s' has no value (missing input or unsorted graph)",
-                             node->name, v->name);
+        return error_set(f->err, TACIT_ERR_GRAPH,
+                         "node '%s': input '%s' has no value (missing input or unsorted graph)",
+                         node->name, v->name);
     }
-    *out = in;
     return TACIT_OK;
 }
 
@@ -121,47 +120,37 @@ static bool makes_wanted(const frame *f, const ir_node *node)
     return false;
 }
 
-static tacit_status execute(frame *f, const ir_node *node, const ir_tensor *const *in,
-                            ir_tensor *results, arena *memory, arena *scratch)
+static tacit_status execute(frame *f, const ir_node *node, ir_tensor *results, arena *memory)
 {
     interp_env *env = f->env;
     if (env->eager) {
-        bool done, *fixed = ARENA_ARRAY(scratch, node->n_inputs + 1u, bool);
-        if (!fixed)
-            return error_memory(f->err, "the interpreter");
-        for (uint32_t i = 0; i < node->n_inputs; i++)
-            fixed[i] = node->inputs[i] && f->fixed[node->inputs[i]->id];
-        TRY(eager_run(env->eager, node, in, fixed, env->step, results, memory, &done, f->err));
+        bool done;
+        TRY(eager_run(env->eager, node, f->in, f->fixed, env->step, results, memory, &done,
+                      f->err));
         if (done)
             return TACIT_OK;
     }
     op_exec_env how = {
         .memory = memory, .run_graph = interp_run_subgraph, .runner = env, .step = env->step};
-    return op_execute(node, in, results, &how, f->err);
+    return op_execute(node, f->in, results, &how, f->err);
 }
 
 static tacit_status run_node(frame *f, uint32_t at, arena *memory)
 {
     const ir_node *node = f->part->nodes[at];
     maker *m = &f->makers[at];
-    arena scratch;
-    arena_init(&scratch, f->scratch.allocator);
-    const ir_tensor **in = NULL;
-    tacit_status status = gather_inputs(f, node, &scratch, &in);
-    if (status == TACIT_OK) {
-        m->results = ARENA_ARRAY(&f->scratch, node->n_outputs + 1u, ir_tensor);
-        status = m->results ? execute(f, node, in, m->results,
-                                      makes_wanted(f, node) ? memory : &m->memory, &scratch)
-                            : error_memory(f->err, "the interpreter");
-    }
-    for (uint32_t i = 0; status == TACIT_OK && i < node->n_outputs; i++)
+    TRY(gather_inputs(f, node));
+    m->results = ARENA_ARRAY(&f->scratch, node->n_outputs + 1u, ir_tensor);
+    if (!m->results)
+        return error_memory(f->err, "the interpreter");
+    TRY(execute(f, node, m->results, makes_wanted(f, node) ? memory : &m->memory));
+    for (uint32_t i = 0; i < node->n_outputs; i++)
         if (node->outputs[i]) {
             f->slot[node->outputs[i]->id] = &m->results[i];
             if (f->env->watch)
                 f->env->watch(f->env->watch_context, node, node->outputs[i], &m->results[i]);
         }
-    arena_free(&scratch);
-    return status;
+    return TACIT_OK;
 }
 
 static tacit_status run_nodes(frame *f, arena *memory)
