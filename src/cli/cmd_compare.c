@@ -66,38 +66,18 @@ static void check(void *context, const char *node, const char *op, const char *v
 }
 
 /* The reference runs the untouched graph, so that every value of the model is there to compare. */
-static int run_reference(const cli_job *job, const cli_compile *compile, comparison *c,
-                         cli_job *reference)
+static int run_reference(const cli_job *job, comparison *c, cli_job *reference)
 {
     static const char *const all[] = {"all"};
-    tacit_compile_options o;
-    int code = cli_compile_options(job->command, compile, &o);
-    if (code >= 0)
-        return code;
-    /* The dims that were bound, files included, are in the compiled program's inputs already. */
-    tacit_dim *dims = calloc((size_t)job->n_inputs * TACIT_MAX_RANK + 1, sizeof *dims);
-    if (!dims)
-        return cli_fail(job->command, "out of memory");
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < job->n_inputs; i++) {
-        tacit_port port;
-        if (tacit_model_input(job->model, i, &port) != TACIT_OK)
-            continue;
-        for (int32_t d = 0; d < port.rank; d++)
-            if (port.dims[d] < 0 && port.dim_names[d])
-                dims[n++] = (tacit_dim){port.dim_names[d], job->inputs[i].dims[d]};
-    }
-    o.dims = dims;
-    o.n_dims = n;
+    tacit_compile_options o = job->options;
     o.executor = TACIT_EXEC_REFERENCE;
     o.disabled_passes = all;
     o.n_disabled_passes = 1;
-    code = cli_job_second(job, &o, reference);
+    int code = cli_job_second(job, &o, reference);
     if (code < 0) {
         tacit_session_watch(reference->session, keep, c);
         code = cli_job_run(reference);
     }
-    free(dims);
     return code;
 }
 
@@ -180,15 +160,14 @@ static void report(const cli_job *job, const comparison *c, const tacit_tensor *
     sbuf_free(&out);
 }
 
-static int compare(const char *path, const char *against, cli_job *job, const cli_compile *compile,
-                   comparison *c, bool json)
+static int compare(const char *path, const char *against, cli_job *job, comparison *c, bool json)
 {
     cli_job reference = {0};
     tacit_tensor *trusted = calloc(job->n_outputs + 1u, sizeof *trusted);
     int code = trusted ? -1 : cli_fail("compare", "out of memory");
     bool ort = strcmp(against, "ort") == 0;
     if (code < 0)
-        code = ort ? run_ort(job, path, c, trusted) : run_reference(job, compile, c, &reference);
+        code = ort ? run_ort(job, path, c, trusted) : run_reference(job, c, &reference);
     if (code < 0 && !ort)
         memcpy(trusted, reference.outputs, job->n_outputs * sizeof *trusted);
     if (code < 0 && c->failed_memory)
@@ -270,7 +249,7 @@ int cmd_compare(int argc, char **argv)
     if (code < 0 && broken)
         code = break_node(&job, broken);
     if (code < 0)
-        code = compare(path, against, &job, &compile, &c, json);
+        code = compare(path, against, &job, &c, json);
     cli_job_close(&job);
     arena_free(&c.memory);
     return code;

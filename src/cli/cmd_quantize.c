@@ -79,18 +79,16 @@ static int load_sample(const char *path, cli_job *job, file_map *file)
 }
 
 /* Runs the model as it was loaded, every value watched; graph inputs are looked at directly. */
-static int calibrate(work *w, const cli_compile *compile, const cli_list *files)
+static int calibrate(work *w, const cli_list *files)
 {
     static const char *const all[] = {"all"};
-    tacit_compile_options o;
+    tacit_compile_options o = w->before.options;
     cli_job plain = {0};
-    int code = cli_compile_options("quantize", compile, &o);
-    if (code >= 0)
-        return code;
     o.disabled_passes = all;
     o.n_disabled_passes = 1;
     o.executor = TACIT_EXEC_SERIAL;
-    if ((code = cli_job_second(&w->before, &o, &plain)) >= 0)
+    int code = cli_job_second(&w->before, &o, &plain);
+    if (code >= 0)
         return code;
     tacit_session_watch(plain.session, see, w);
     uint32_t count = files->count ? files->count : 1;
@@ -259,7 +257,7 @@ int cmd_quantize(int argc, char **argv)
     code = cli_job_open(&w.before, "quantize", path, &compile, &inputs, seed);
     map_init(&w.range_at, &w.before.memory);
     if (code < 0 && fixed)
-        code = calibrate(&w, &compile, &samples);
+        code = calibrate(&w, &samples);
     if (code < 0)
         code = write_model(&w, out);
     if (code < 0)

@@ -11,18 +11,14 @@
 #include "load/gguf.h"
 #include "prog/tasks.h"
 
-static int compile_only(const char *command, const char *path, const cli_compile *compile,
-                        tacit_model **model, tacit_program **program)
+static int compile_only(cli_job *job, const char *command, const char *path,
+                        const cli_compile *compile)
 {
     tacit_error err = {TACIT_OK, ""};
-    tacit_compile_options options;
-    int code = cli_compile_options(command, compile, &options);
-    if (code >= 0)
-        return code;
-    if (tacit_model_load(path, NULL, model, &err) != TACIT_OK ||
-        tacit_compile(*model, &options, program, &err) != TACIT_OK)
-        return cli_fail(command, "%s", err.message);
-    return -1;
+    int code = cli_job_load(job, command, path, compile);
+    if (code < 0 && tacit_compile(job->model, &job->options, &job->program, &err) != TACIT_OK)
+        code = cli_fail(command, "%s", err.message);
+    return code;
 }
 
 static int print_view(const char *command, const tacit_program *program, tacit_view_kind kind,
@@ -39,19 +35,16 @@ static int print_view(const char *command, const tacit_program *program, tacit_v
 
 /* What min-time costs in memory and gains in freedom: memory used again orders tasks that the data
  * does not. */
-static int print_trade(const tacit_model *model, const cli_compile *compile)
+static int print_trade(const cli_job *job)
 {
     printf("\ntrade        %14s %16s %16s %9s\n", "arena bytes", "est. chain", "est. work",
            "at most");
     for (int goal = TACIT_PLAN_MIN_MEMORY; goal <= TACIT_PLAN_MIN_TIME; goal++) {
         tacit_error err = {TACIT_OK, ""};
-        tacit_compile_options options;
+        tacit_compile_options options = job->options;
         tacit_program *program = NULL;
-        int code = cli_compile_options("show", compile, &options);
-        if (code >= 0)
-            return code;
         options.plan = (tacit_plan_goal)goal;
-        if (tacit_compile(model, &options, &program, &err) != TACIT_OK)
+        if (tacit_compile(job->model, &options, &program, &err) != TACIT_OK)
             return cli_fail("show", "%s", err.message);
         const prog_program *p = api_program_prog(program);
         const char *name = goal == TACIT_PLAN_MIN_TIME ? "min-time" : "min-memory";
@@ -199,25 +192,23 @@ int cmd_show(int argc, char **argv)
         nothing &= !wanted[i];
     if (nothing && names_gguf(path))
         return print_gguf(path, json);
-    tacit_model *model = NULL;
-    tacit_program *program = NULL;
-    code = compile_only("show", path, &compile, &model, &program);
+    cli_job job;
+    code = compile_only(&job, "show", path, &compile);
     if (code < 0 && html)
-        code = write_html(program, html);
+        code = write_html(job.program, html);
     bool any = false;
     for (int i = 0; code < 0 && i < 4; i++)
         if (wanted[i]) {
-            code = print_view("show", program, (tacit_view_kind)i,
+            code = print_view("show", job.program, (tacit_view_kind)i,
                               json ? TACIT_FORMAT_JSON : TACIT_FORMAT_TEXT, NULL);
             any = true;
         }
-    bool tasks = compile.exec && strcmp(compile.exec, "tasks") == 0;
+    bool tasks = job.options.executor == TACIT_EXEC_TASKS;
     if (code < 0 && wanted[TACIT_VIEW_PLAN] && tasks && !json)
-        code = print_trade(model, &compile);
+        code = print_trade(&job);
     if (code < 0 && !any && !html)
         code = cli_usage_error("show", "say what to show: --graph, --passes, --plan or --program");
-    tacit_program_free(program);
-    tacit_model_free(model);
+    cli_job_close(&job);
     return code < 0 ? CLI_OK : code;
 }
 
@@ -243,13 +234,11 @@ int cmd_explain(int argc, char **argv)
     int code = cli_parse(&usage, argc, argv, positional, NULL);
     if (code >= 0)
         return code;
-    tacit_model *model = NULL;
-    tacit_program *program = NULL;
-    code = compile_only("explain", positional[0], &compile, &model, &program);
+    cli_job job;
+    code = compile_only(&job, "explain", positional[0], &compile);
     if (code < 0)
-        code = print_view("explain", program, TACIT_VIEW_EXPLAIN,
+        code = print_view("explain", job.program, TACIT_VIEW_EXPLAIN,
                           json ? TACIT_FORMAT_JSON : TACIT_FORMAT_TEXT, positional[1]);
-    tacit_program_free(program);
-    tacit_model_free(model);
+    cli_job_close(&job);
     return code < 0 ? CLI_OK : code;
 }

@@ -99,10 +99,10 @@ static int settle(tune *t)
     return CLI_OK;
 }
 
-static int measure_ways(tune *t, const cli_compile *compile)
+static int measure_ways(tune *t)
 {
-    tacit_compile_options o;
-    int code = cli_compile_options("tune", compile, &o);
+    tacit_compile_options o = t->job.options;
+    int code = -1;
     o.tuning = t->tuning;
     uint32_t most = 0;
     progress bar;
@@ -158,7 +158,7 @@ int cmd_tune(int argc, char **argv)
     if (code < 0 && tacit_tuning_open(file, &t.tuning, &err) != TACIT_OK)
         code = cli_fail("tune", "%s", err.message);
     if (code < 0)
-        code = measure_ways(&t, &compile);
+        code = measure_ways(&t);
     if (code < 0)
         code = settle(&t);
     for (uint32_t i = 0; i < t.count; i++)

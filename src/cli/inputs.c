@@ -117,9 +117,10 @@ static given *find_given(given *list, uint32_t count, const char *name)
     return NULL;
 }
 
-/* Symbols that the shapes of input files tell; appended to options->dims. */
-static int dims_from_files(cli_job *job, given *list, uint32_t n, tacit_compile_options *options)
+/* Symbols that the shapes of input files tell; appended to those of the options. */
+static int dims_from_files(cli_job *job, given *list, uint32_t n)
 {
+    tacit_compile_options *options = &job->options;
     uint32_t most = options->n_dims;
     for (uint32_t i = 0; i < tacit_model_input_count(job->model); i++)
         most += TACIT_MAX_RANK;
@@ -219,48 +220,54 @@ static int make_outputs(cli_job *job)
     return -1;
 }
 
-static int compile(cli_job *job, const tacit_compile_options *options)
+static int compile(cli_job *job)
 {
     tacit_error err = {TACIT_OK, ""};
     uint64_t start = clock_ns();
-    if (tacit_compile(job->model, options, &job->program, &err) != TACIT_OK ||
+    if (tacit_compile(job->model, &job->options, &job->program, &err) != TACIT_OK ||
         tacit_session_create(job->program, &job->session, &err) != TACIT_OK)
         return cli_fail(job->command, "%s", err.message);
     job->compile_ns = clock_ns() - start;
     return make_outputs(job);
 }
 
-int cli_job_open(cli_job *job, const char *command, const char *path, const cli_compile *options,
-                 const cli_list *items, int64_t seed)
+int cli_job_load(cli_job *job, const char *command, const char *path, const cli_compile *options)
 {
     *job = (cli_job){.command = command};
     arena_init(&job->memory, NULL);
     tacit_error err = {TACIT_OK, ""};
-    tacit_compile_options o;
-    int code = cli_compile_options(command, options, &o);
+    int code = cli_compile_options(command, options, &job->options);
     if (code >= 0)
         return code;
     uint64_t start = clock_ns();
     if (tacit_model_load(path, NULL, &job->model, &err) != TACIT_OK)
         return cli_fail(command, "%s", err.message);
     job->load_ns = clock_ns() - start;
+    return -1;
+}
+
+int cli_job_open(cli_job *job, const char *command, const char *path, const cli_compile *options,
+                 const cli_list *items, int64_t seed)
+{
+    int code = cli_job_load(job, command, path, options);
+    if (code >= 0)
+        return code;
     given *list = ARENA_ARRAY(&job->memory, items->count + 1u, given);
     if (!list)
         return cli_fail(command, "out of memory");
     if ((code = read_given(job, items, list)) >= 0 ||
-        (code = dims_from_files(job, list, items->count, &o)) >= 0 ||
-        (code = compile(job, &o)) >= 0)
+        (code = dims_from_files(job, list, items->count)) >= 0 || (code = compile(job)) >= 0)
         return code;
     return make_inputs(job, list, items->count, seed);
 }
 
 int cli_job_second(const cli_job *first, const tacit_compile_options *options, cli_job *second)
 {
-    *second = (cli_job){.command = first->command, .model = first->model};
+    *second = (cli_job){.command = first->command, .model = first->model, .options = *options};
     arena_init(&second->memory, NULL);
     second->inputs = first->inputs;
     second->n_inputs = first->n_inputs;
-    int code = compile(second, options);
+    int code = compile(second);
     second->model = NULL; /* the first job releases it */
     return code;
 }

@@ -14,17 +14,21 @@ typedef struct cli_job {
     tacit_model *model;
     tacit_program *program;
     tacit_session *session;
+    tacit_compile_options options; /* with every size that was bound */
     tacit_tensor *inputs, *outputs;
     uint32_t n_inputs, n_outputs;
     uint64_t load_ns, compile_ns;
 } cli_job;
 
-/* Loads, binds (from --dim and from the shapes of input files), compiles, fills inputs, makes room
- * for outputs. -1, or an exit code after a message. `items` are the --input options; inputs
- * without one are random. Call cli_job_close in every case. */
+/* Loads the model and reads the options; nothing is compiled. -1, or an exit code after a message.
+ * Call cli_job_close in every case. */
+int cli_job_load(cli_job *job, const char *command, const char *path, const cli_compile *compile);
+/* The same, then binds (from --dim and from the shapes of input files), compiles, fills inputs,
+ * makes room for outputs. `items` are the --input options; inputs without one are random. */
 int cli_job_open(cli_job *job, const char *command, const char *path, const cli_compile *compile,
                  const cli_list *items, int64_t seed);
-/* A second program of the same model on the same inputs, with its own outputs. */
+/* A second program of the same model on the same inputs, with its own outputs. The options: those
+ * of the first, changed. */
 int cli_job_second(const cli_job *first, const tacit_compile_options *options, cli_job *second);
 /* One run; -1 or an exit code after a message. */
 int cli_job_run(cli_job *job);
