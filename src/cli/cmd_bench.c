@@ -232,9 +232,8 @@ int cmd_bench(int argc, char **argv)
     const cli_option options[] = {
         {"--runs", CLI_INT, &b.runs, "N", "timed runs (default 20)"},
         {"--vs", CLI_STRING, &against, "ort", "also time ONNX Runtime, runs interleaved"},
-        {"--input", CLI_LIST, &inputs, "NAME=VALUE", "FILE.npy, random or zeros; repeatable"},
+        CLI_INPUT_OPTIONS(&inputs, &seed),
         {"--past", CLI_INT, &b.past, "N", "with --cache: positions it holds before every run"},
-        {"--seed", CLI_INT, &seed, "N", "seed of random inputs (default 1)"},
         {"--json", CLI_FLAG, &json, NULL, "machine-readable"},
         {"--serve", CLI_FLAG, &served, NULL, "run when standard input says: run N"},
         CLI_COMPILE_OPTIONS(&compile),

@@ -219,9 +219,8 @@ int cmd_compare(int argc, char **argv)
     comparison c = {.tolerance = 1e-3};
     const cli_option options[] = {
         {"--vs", CLI_STRING, &against, "WHO", "reference (default) or ort (ONNX Runtime)"},
-        {"--input", CLI_LIST, &inputs, "NAME=VALUE", "FILE.npy, random or zeros; repeatable"},
+        CLI_INPUT_OPTIONS(&inputs, &seed),
         {"--tolerance", CLI_FLOAT, &c.tolerance, "X", "largest relative error (default 1e-3)"},
-        {"--seed", CLI_INT, &seed, "N", "seed of random inputs (default 1)"},
         {"--break", CLI_STRING, &broken, "NODE",
          "leave this node's kernel out, to see it found (serial executor)"},
         {"--json", CLI_FLAG, &json, NULL, "machine-readable"},

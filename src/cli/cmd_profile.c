@@ -135,8 +135,7 @@ int cmd_profile(int argc, char **argv)
         {"--runs", CLI_INT, &p.runs, "N", "runs to add up (default 10)"},
         {"--top", CLI_INT, &top, "N", "rows to print (default 30)"},
         {"--trace", CLI_STRING, &trace, "FILE", "write a Chrome/Perfetto trace"},
-        {"--input", CLI_LIST, &inputs, "NAME=VALUE", "FILE.npy, random or zeros; repeatable"},
-        {"--seed", CLI_INT, &seed, "N", "seed of random inputs (default 1)"},
+        CLI_INPUT_OPTIONS(&inputs, &seed),
         {"--json", CLI_FLAG, &json, NULL, "machine-readable, every row"},
         CLI_COMPILE_OPTIONS(&compile),
     };

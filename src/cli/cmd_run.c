@@ -106,10 +106,8 @@ int cmd_run(int argc, char **argv)
     int64_t seed = 1, runs = 1;
     bool json = false;
     const cli_option options[] = {
-        {"--input", CLI_LIST, &inputs, "NAME=VALUE",
-         "FILE.npy, random (default) or zeros; repeatable"},
+        CLI_INPUT_OPTIONS(&inputs, &seed),
         {"--output", CLI_STRING, &dir, "DIR", "write every output as DIR/NAME.npy"},
-        {"--seed", CLI_INT, &seed, "N", "seed of random inputs (default 1)"},
         {"--runs", CLI_INT, &runs, "N", "run N times, report the last (default 1)"},
         {"--json", CLI_FLAG, &json, NULL, "machine-readable result"},
         CLI_COMPILE_OPTIONS(&compile),

@@ -46,9 +46,8 @@ int cmd_trace(int argc, char **argv)
         {"--html", CLI_STRING, &html, "FILE", "write the lanes as one self-contained page"},
         {"--level", CLI_INT, &level, "N", "1 kernels, 2 + steals and sleeps (default), 3 all"},
         {"--threads", CLI_INT, &compile.threads, "N", "threads (default: all)"},
-        {"--input", CLI_LIST, &inputs, "NAME=VALUE", "FILE.npy, random or zeros; repeatable"},
+        CLI_INPUT_OPTIONS(&inputs, &seed),
         {"--dim", CLI_LIST, &compile.dims, "NAME=SIZE", "size of a symbolic dimension; repeatable"},
-        {"--seed", CLI_INT, &seed, "N", "seed of random inputs (default 1)"},
     };
     const cli_usage usage = {
         "trace",

@@ -135,8 +135,7 @@ int cmd_tune(int argc, char **argv)
     const cli_option options[] = {
         {"--out", CLI_STRING, &file, "FILE", "where to keep the choices (default: the cache)"},
         {"--runs", CLI_INT, &t.runs, "N", "timed runs of each way (default 20)"},
-        {"--input", CLI_LIST, &inputs, "NAME=VALUE", "FILE.npy, random or zeros; repeatable"},
-        {"--seed", CLI_INT, &seed, "N", "seed of random inputs (default 1)"},
+        CLI_INPUT_OPTIONS(&inputs, &seed),
         CLI_COMPILE_OPTIONS(&compile),
     };
     const cli_usage usage = {"tune",

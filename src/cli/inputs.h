@@ -34,6 +34,14 @@ int cli_job_second(const cli_job *first, const tacit_compile_options *options, c
 int cli_job_run(cli_job *job);
 void cli_job_close(cli_job *job);
 
+/* For cli_job_open: a cli_list and an int64_t. */
+#define CLI_INPUT_OPTIONS(inputs, seed)                                                            \
+    {"--input", CLI_LIST, inputs, "NAME=VALUE",                                                    \
+     "FILE.npy, random (default) or zeros; repeatable"},                                           \
+    {                                                                                              \
+        "--seed", CLI_INT, seed, "N", "seed of random inputs (default 1)"                          \
+    }
+
 /* A .npy file, copied into `memory`. */
 tacit_status cli_load_npy(const char *path, arena *memory, ir_tensor *out, tacit_error *err);
 
