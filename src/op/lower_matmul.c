@@ -284,14 +284,16 @@ static void explain(op_lower *c, const op_product *p, bool first)
     op_lower_note(c, "gemm_f32_%s %lldx%lldx%lld batch %lld, %s%s, %u tiles of %lldx%lld; %s",
                   cpu_isa_name(c->cpu.isa), (long long)g->m, (long long)g->n, (long long)g->k,
                   (long long)p->batch,
-                  g->packed ? "B packed at compile time"
-                  : first   ? "B packed first"
-                            : "B packed block by block",
+                  g->slim     ? "B packed at compile time in 28 bits without loss"
+                  : g->packed ? "B packed at compile time"
+                  : first     ? "B packed first"
+                              : "B packed block by block",
                   g->copy_a ? ", A compacted" : "",
                   g->row_tiles * g->col_tiles * (uint32_t)p->batch, (long long)g->tile_rows,
                   (long long)g->tile_cols,
-                  g->packed ? "packing per run would read B twice"
-                            : "B is not a constant matrix, so it cannot be packed once");
+                  g->slim     ? "one row waits for memory, so fewer bytes are faster"
+                  : g->packed ? "packing per run would read B twice"
+                              : "B is not a constant matrix, so it cannot be packed once");
 }
 
 static tacit_status emit(op_lower *c, op_product *p)
@@ -306,7 +308,10 @@ static tacit_status emit(op_lower *c, op_product *p)
         int way = choose_way(c, p);
         if (way == WAY_PAIRED)
             return op_lower_paired(c, p);
-        TRY(pack_right(c, p, 1, way));
+        if (way == WAY_OWN && op_slim_suits(c, p))
+            TRY(op_slim_pack(c, p));
+        else
+            TRY(pack_right(c, p, 1, way));
     }
     uint64_t tiles = (uint64_t)g->row_tiles * g->col_tiles * (uint64_t)p->batch;
     if (tiles > INT32_MAX)

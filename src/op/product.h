@@ -25,6 +25,11 @@ bool op_paired_can(const op_lower *c, const op_product *p);
 bool op_paired_suits(const op_lower *c, const op_product *p);
 tacit_status op_lower_paired(op_lower *c, const op_product *p);
 
+/* lower_slim.c: is it a product of one row whose weights are better read in fewer bits, and then
+ * packs them; the product stays one of cpu/gemm.h. */
+bool op_slim_suits(const op_lower *c, const op_product *p);
+tacit_status op_slim_pack(op_lower *c, op_product *p);
+
 /* … or for other rules: the product's sizes and strides of B are known, `a` gets the cut and what
  * is packed of input 1. */
 typedef struct op_paired {

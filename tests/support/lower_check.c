@@ -16,8 +16,8 @@ enum { INPUTS = OP_CASE_INPUTS, OUTPUTS = OP_CASE_OUTPUTS };
 
 typedef struct run_mode {
     cpu_isa isa;
-    bool strided;
-    int in_place; /* output 0 lies over this input; -1: apart */
+    bool strided, streamed; /* streamed: weights count as more than a cache holds */
+    int in_place;           /* output 0 lies over this input; -1: apart */
     uint32_t constants;
 } run_mode;
 
@@ -207,6 +207,7 @@ static void run_mode_once(op_case *c, rng *r, uint32_t n_out, run_mode mode, dou
                       .cpu = cpu_detect(),
                       .memory = &memory,
                       .constants = &constants,
+                      .constant_bytes = mode.streamed ? SIZE_MAX : 0,
                       .err = &c->err};
     lower.cpu.isa = mode.isa;
     if (mode.isa < CPU_AVX512)
@@ -244,6 +245,11 @@ void lower_check(op_case *c, rng *r, uint32_t n_out, uint32_t constants, double 
     for (cpu_isa isa = CPU_PORTABLE; isa <= cpu_detect().isa; isa++) {
         run_mode mode = {.isa = isa, .in_place = -1, .constants = constants};
         run_mode_once(c, r, n_out, mode, eps);
+        if (constants) {
+            mode.streamed = true;
+            run_mode_once(c, r, n_out, mode, eps);
+            mode.streamed = false;
+        }
         if (op->accepts) {
             mode.strided = true;
             run_mode_once(c, r, n_out, mode, eps);
