@@ -49,6 +49,11 @@ enum { CPU_PAIRED_BOTH, CPU_PAIRED_COPY, CPU_PAIRED_SCALE };
 
 CPU_DECLARE(cpu_paired_right_f32);
 
+/* When all of B is packed (the same arguments; one tile): columns alike, and columns that are
+ * almost empty, are to be summed in the plain way, which gives the same bits wherever a column lies
+ * and takes what an only element picks as it is. Their sums of products become NaN. */
+CPU_DECLARE(cpu_paired_mark_f32);
+
 typedef struct cpu_paired_args {
     const float *a, *packed, *products, *back, *bias, *residual;
     float *c, *y; /* as in cpu_gemm_args */

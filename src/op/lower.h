@@ -65,6 +65,7 @@ typedef struct op_job {
     size_t offset; /* …so many bytes behind its begin */
     size_t first, bytes;
     bool second; /* after those of its node that are not; these come before it */
+    bool last;   /* `second`, and after all others of its node, of which there are some */
 } op_job;
 typedef VEC(op_job) op_jobs;
 

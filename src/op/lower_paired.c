@@ -1,107 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Products with a constant right side whose terms are multiplied in pairs (cpu/paired.h). */
 
-#include "base/map.h"
 #include "op/lowerings.h"
 #include "op/product.h"
 
 enum { SCALED = 9 }; /* panels that are worth scaling rows for */
 
-enum { LOOKS = 8 };
-
-/* Elements of column j: the first ones, which may lie together, or some from all over it. */
-static void look(const ir_tensor *b, const cpu_gemm_args *g, int64_t j, bool spread, float *out)
-{
-    if (!spread && g->b_row == 1 && g->k >= LOOKS) {
-        ir_tensor_part(b, (size_t)(j * g->b_col) * sizeof *out, LOOKS * sizeof *out, out);
-        return;
-    }
-    for (int64_t i = 0; i < LOOKS; i++) {
-        int64_t k = spread ? g->k * i / LOOKS : i % g->k;
-        ir_tensor_part(b, (size_t)(k * g->b_row + j * g->b_col) * sizeof *out, sizeof *out,
-                       out + i);
-    }
-}
-
-/* A number that is the same for columns alike, of the first elements or, where these are zero, of
- * others. 0: all of them are zero. */
-static uint64_t trace_of(const ir_tensor *b, const cpu_gemm_args *g, int64_t j)
-{
-    for (int spread = 0; spread < 2; spread++) {
-        bool zero = true;
-        float x[LOOKS];
-        look(b, g, j, spread, x);
-        for (int i = 0; i < LOOKS; i++) {
-            zero &= x[i] == 0;
-            x[i] += 0.0f; /* -0 is 0 */
-        }
-        if (!zero)
-            return hash_bytes(x, sizeof x, 0) | 1;
-    }
-    return 0;
-}
-
-static bool look_alike(const ir_tensor *b, const cpu_gemm_args *g, int64_t i, int64_t j)
-{
-    float x[LOOKS], y[LOOKS];
-    look(b, g, i, true, x);
-    look(b, g, j, true, y);
-    for (int n = 0; n < LOOKS; n++)
-        if (x[n] != y[n])
-            return false;
-    return true;
-}
-
-/* Is there anything in column j? Asked of one in which only zeros were seen: it picks few elements
- * of a row (an identity, a permutation), which plain sums do without rounding. */
-static bool picks(const ir_tensor *b, const cpu_gemm_args *g, int64_t j)
-{
-    float x = 0;
-    for (int64_t k = 0; k < g->k && x == 0; k++)
-        ir_tensor_part(b, (size_t)(k * g->b_row + j * g->b_col) * sizeof x, sizeof x, &x);
-    return x != 0;
-}
-
-/* Has B two columns alike? What they give must be alike too (a tie stays a tie), but of columns
- * side by side one may be paired and the other not. Columns of zeros give zeros either way. What
- * cannot be looked at counts as alike; a column that picks asks for plain sums, too. */
-static bool is_special(const op_lower *c, const op_product *p)
-{
-    enum { EMPTY = 32 }; /* columns that are searched for anything at all */
-    typedef struct place {
-        uint64_t trace; /* 0: free */
-        int64_t column;
-    } place;
-    const cpu_gemm_args *g = &p->g;
-    const tacit_allocator *allocator = alloc_or_default(c->allocator);
-    const ir_tensor *b = c->in[1].constant;
-    size_t room = 16;
-    if (!op_lower_is_weight(c, 1))
-        return true;
-    while (room < 2 * (size_t)g->n)
-        room *= 2;
-    place *seen = mem_alloc_zero(allocator, room * sizeof *seen);
-    bool special = !seen;
-    int64_t looks = 0, empty = 0; /* at pairs: too many would take too long */
-    for (int64_t j = 0; !special && j < g->n; j++) {
-        uint64_t trace = trace_of(b, g, j);
-        special = !trace && empty++ < EMPTY && picks(b, g, j);
-        size_t at = trace >> 1 & (room - 1);
-        for (; trace && !special && seen[at].trace; at = (at + 1) & (room - 1))
-            if (seen[at].trace == trace)
-                special = ++looks > g->n || look_alike(b, g, seen[at].column, j);
-        if (trace && !special)
-            seen[at] = (place){trace, j};
-    }
-    mem_release(allocator, seen, room * sizeof *seen);
-    op_lower_looked_at(c, 1);
-    return special;
-}
-
 bool op_paired_can(const op_lower *c, const op_product *p)
 {
     return p->batch == 1 && p->g.m > 0 && p->g.n > 0 && p->g.k > 0 && !c->batch_invariant &&
-           !c->plain_sums && !is_special(c, p);
+           !c->plain_sums && op_lower_is_weight(c, 1);
 }
 
 /* Where it was measured to be faster: enough rows share what is read of B, and enough panels what
@@ -242,6 +150,12 @@ static tacit_status pack_right(op_lower *c, op_paired *d)
     } else {
         TRY(op_product_columns_later(c, &job, g, width));
     }
+    op_job mark = job;
+    mark.fn = CPU_PICK(isa, cpu_paired_mark_f32);
+    mark.begin = 0, mark.end = 1;
+    mark.first = mark.bytes = 0;
+    mark.second = mark.last = true;
+    TRY(op_lower_later(c, &mark));
     d->a.packed = packed;
     d->a.products = products;
     d->a.back = back;

@@ -193,7 +193,7 @@ static void add_job(packed_store *s, const op_job *job, uint32_t parts)
     add_number(&s->key, job->offset);
     add_number(&s->key, job->first);
     add_number(&s->key, job->bytes);
-    add_number(&s->key, (uint64_t)job->args_size << 1 | job->second);
+    add_number(&s->key, (uint64_t)job->args_size << 2 | job->last << 1 | job->second);
     add_arguments(s, job, parts);
 }
 

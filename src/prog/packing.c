@@ -42,19 +42,29 @@ struct prog_packing {
     bool placed;
 };
 
-/* Runs the next job; called and left with the lock held. */
-static void run_next(prog_packing *k, void *room)
+/* Called and left with the lock held. */
+static void run_job(prog_packing *k, progress_of *node, const op_job *job, void *room)
 {
-    const op_job *job = &k->jobs[k->next];
-    progress_of *node = &k->nodes[k->node_of[k->next++]];
-    while (job->second && node->early) /* others have taken these: they will be done */
-        pthread_cond_wait(&k->moved, &k->lock);
     pthread_mutex_unlock(&k->lock);
     op_job_run(k->c, job, room);
     pthread_mutex_lock(&k->lock);
     node->left--;
     node->early -= !job->second;
     k->left--;
+}
+
+/* Runs the next job, and if all others of its node are done, the last; likewise. */
+static void run_next(prog_packing *k, void *room)
+{
+    const op_job *job = &k->jobs[k->next];
+    progress_of *node = &k->nodes[k->node_of[k->next++]];
+    if (job->last)
+        return;                        /* whoever ends the one before runs it */
+    while (job->second && node->early) /* others have taken these: they will be done */
+        pthread_cond_wait(&k->moved, &k->lock);
+    run_job(k, node, job, room);
+    if (node->left == 1 && k->jobs[node->end - 1].last)
+        run_job(k, node, &k->jobs[node->end - 1], room);
     if (!node->left || !node->early)
         pthread_cond_broadcast(&k->moved);
 }

@@ -16,6 +16,7 @@ typedef struct problem {
     uint32_t parts;    /* of the rows of a block */
     uint32_t together; /* tiles in one call */
     bool columns_first, streamed;
+    bool *mark; /* by column: is it summed in the plain way? NULL: all are left as they are */
 } problem;
 
 /* Operands with gaps between rows, and everything the kernels need. */
@@ -102,7 +103,11 @@ static void run(setup *s, cpu_isa isa)
         CPU_PICK(isa, cpu_paired_right_f32)(&p, 0, panels);
         if (p.k_end == q->k)
             check_pieces(&p, isa, panels, padded * (q->k + 16), 2 * blocks * padded);
+        if (p.k_end == q->k && q->mark)
+            CPU_PICK(isa, cpu_paired_mark_f32)(&p, 0, 1);
     }
+    for (int64_t j = 0; q->mark && j < q->n; j++)
+        q->mark[j] = isnan(column[j]);
     bool apart = q->residual && cpu_late_residual(&q->e);
     cpu_paired_args p = {.a = s->a,
                          .packed = right,
@@ -395,6 +400,48 @@ static void infinities_and_nans(void **state)
     }
 }
 
+/* Columns alike give the same bits wherever they lie, an only element picks what it finds, and no
+ * other column is kept from being paired; few columns, and more than are looked at at a time. */
+static void columns_alike(void **state)
+{
+    (void)state;
+    enum { M = 25, K = 150 };
+    static const int64_t widths[] = {110, 9001};
+    rng r = rng_seed(9);
+    FOR_EACH_ISA(isa)
+    for (int large = 0; large < 2; large++) {
+        int64_t n = widths[large], twins[] = {5, 17, 64, n / 2, n - 1}, pick = 40, zero = 41;
+        bool *mark = calloc((size_t)n, sizeof *mark);
+        assert_non_null(mark);
+        problem q = {.m = M, .n = n, .k = K, .kc = 64, .e = {.alpha = 1}, .mark = mark};
+        q.block_rows = 21, q.block_panels = 1, q.together = 2;
+        setup s = begin(&q, &r);
+        for (int64_t k = 0; k < K; k++) {
+            for (size_t i = 1; i < sizeof twins / sizeof *twins; i++)
+                s.b[k * s.b_row + twins[i]] = s.b[k * s.b_row + twins[0]];
+            s.b[k * s.b_row + pick] = k == 77;
+            s.b[k * s.b_row + zero] = 0;
+        }
+        run(&s, isa);
+        for (int64_t j = 0; j < n; j++) {
+            bool twin = j == pick;
+            for (size_t i = 0; i < sizeof twins / sizeof *twins; i++)
+                twin |= j == twins[i];
+            assert_int_equal(mark[j], twin);
+        }
+        for (int64_t i = 0; i < M; i++) {
+            const float *row = s.c + i * s.c_row;
+            for (size_t k = 1; k < sizeof twins / sizeof *twins; k++)
+                assert_memory_equal(&row[twins[k]], &row[twins[0]], sizeof *row);
+            assert_true(row[pick] == s.a[i * s.a_row + 77] && row[zero] == 0);
+            for (int64_t j = 0; j < n; j += 1 + 60 * large)
+                test_close("beside", i * n + j, row[j], dot(&s, i, j, NULL), 1e-5);
+        }
+        end(&s);
+        free(mark);
+    }
+}
+
 /* Rows and columns of zeros give zeros; tiny and huge ones keep their digits. */
 static void zeros_and_extremes(void **state)
 {
@@ -428,9 +475,13 @@ static void zeros_and_extremes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_small_edge_shape),        cmocka_unit_test(random_larger_shapes),
-        cmocka_unit_test(bits_do_not_depend_on_the_cut), cmocka_unit_test(as_exact_as_stated),
-        cmocka_unit_test(infinities_and_nans),           cmocka_unit_test(zeros_and_extremes),
+        cmocka_unit_test(every_small_edge_shape),
+        cmocka_unit_test(random_larger_shapes),
+        cmocka_unit_test(bits_do_not_depend_on_the_cut),
+        cmocka_unit_test(as_exact_as_stated),
+        cmocka_unit_test(infinities_and_nans),
+        cmocka_unit_test(zeros_and_extremes),
+        cmocka_unit_test(columns_alike),
     };
     return cmocka_run_group_tests_name("paired", tests, NULL, NULL);
 }
