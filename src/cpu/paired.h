@@ -94,11 +94,6 @@ static inline int64_t cpu_paired_tiles(int64_t m, int64_t height)
 {
     return (m + height - 1) / height;
 }
-static inline int64_t cpu_paired_row(int64_t m, int64_t tiles, int64_t tile)
-{
-    int64_t more = m % tiles;
-    return tile * (m / tiles) + (tile < more ? tile : more);
-}
 static inline int64_t cpu_paired_whole(int64_t k)
 {
     return (k + CPU_PAIRED_RUN - 1) / CPU_PAIRED_RUN * CPU_PAIRED_RUN;

@@ -103,11 +103,6 @@ static inline vf vf_scale(vf x, vf n)
     vi half = whole >> 1;
     return x * vf_pow2(half) * vf_pow2(whole - half);
 }
-/* 1/x. */
-static inline vf vf_recip(vf x)
-{
-    return vf_set1(1.0f) / x;
-}
 static inline vm vf_lt(vf a, vf b)
 {
     return _mm256_cmp_ps(a, b, _CMP_LT_OQ);
@@ -200,6 +195,12 @@ static inline void vf_interleave(vf a, vf b, vf *low, vf *high)
     __m256 l = _mm256_unpacklo_ps(a, b), h = _mm256_unpackhi_ps(a, b);
     *low = _mm256_permute2f128_ps(l, h, 0x20);
     *high = _mm256_permute2f128_ps(l, h, 0x31);
+}
+/* The elements of pairs, first and second ones, of a and b: in each lane of four a's before b's. */
+static inline void vf_split_pairs(vf a, vf b, vf *first, vf *second)
+{
+    *first = _mm256_shuffle_ps(a, b, 0x88);
+    *second = _mm256_shuffle_ps(a, b, 0xdd);
 }
 /* The elements of each pair change places. */
 static inline vf vf_swap(vf a)

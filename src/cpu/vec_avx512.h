@@ -87,12 +87,6 @@ static inline vf vf_scale(vf x, vf n)
 {
     return _mm512_scalef_ps(x, n);
 }
-/* 1/x within 1 ulp, 2^-126 < |x| < 2^126. */
-static inline vf vf_recip(vf x)
-{
-    vf y = _mm512_rcp14_ps(x);
-    return _mm512_fmadd_ps(y, _mm512_fnmadd_ps(x, y, _mm512_set1_ps(1.0f)), y);
-}
 static inline vi vf_to_int(vf a) /* rounds to nearest */
 {
     return (vi)_mm512_cvtps_epi32(a);
@@ -193,6 +187,12 @@ static inline void vf_interleave(vf a, vf b, vf *low, vf *high)
 static inline vf vf_look32(vf low, vf high, vf at)
 {
     return _mm512_permutex2var_ps(low, _mm512_castps_si512(at), high);
+}
+/* The elements of pairs, first and second ones, of a and b: in each lane of four a's before b's. */
+static inline void vf_split_pairs(vf a, vf b, vf *first, vf *second)
+{
+    *first = _mm512_shuffle_ps(a, b, 0x88);
+    *second = _mm512_shuffle_ps(a, b, 0xdd);
 }
 /* The elements of each pair change places. */
 static inline vf vf_swap(vf a)

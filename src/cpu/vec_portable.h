@@ -119,11 +119,6 @@ static inline vf vf_scale(vf x, vf n)
     vi half = whole >> 1;
     return x * vf_pow2(half) * vf_pow2(whole - half);
 }
-/* 1/x. */
-static inline vf vf_recip(vf x)
-{
-    return vf_set1(1.0f) / x;
-}
 static inline vm vf_lt(vf a, vf b)
 {
     return a < b;
@@ -201,6 +196,11 @@ static inline void vf_interleave(vf a, vf b, vf *low, vf *high)
 {
     *low = (vf){a[0], b[0], a[1], b[1]};
     *high = (vf){a[2], b[2], a[3], b[3]};
+}
+/* The elements of pairs, first and second ones, of a and b: in each lane of four a's before b's. */
+static inline void vf_split_pairs(vf a, vf b, vf *first, vf *second)
+{
+    vf_deinterleave(a, b, first, second);
 }
 /* The elements of each pair change places. */
 static inline vf vf_swap(vf a)

@@ -108,6 +108,36 @@ static inline vf vf_exp2_small(vf x)
     return vf_scale(vf_fma(vf_fma(high, u, middle), u, low), n);
 }
 
+/* 2^x within 3 ulp, |x| ≤ 126. */
+#if defined(CPU_VEC_AVX512_H)
+/* 2^(i/32), less what i adds to the exponent below. */
+static const union {
+    uint32_t bits[32];
+    float x[32];
+} vf_roots __attribute__((aligned(64))) = {{
+    0x3f800000u, 0x3f7ecd87u, 0x3f7daac3u, 0x3f7c980fu, 0x3f7b95c2u, 0x3f7aa43au, 0x3f79c3d3u,
+    0x3f78f4f0u, 0x3f7837f0u, 0x3f778d3au, 0x3f76f532u, 0x3f767043u, 0x3f75fed7u, 0x3f75a15bu,
+    0x3f75583fu, 0x3f7523f6u, 0x3f7504f3u, 0x3f74fbafu, 0x3f7508a4u, 0x3f752c4du, 0x3f75672au,
+    0x3f75b9beu, 0x3f76248cu, 0x3f76a81eu, 0x3f7744fdu, 0x3f77fbb8u, 0x3f78ccdfu, 0x3f79b907u,
+    0x3f7ac0c7u, 0x3f7be4bau, 0x3f7d257du, 0x3f7e83b3u,
+}};
+
+/* x = n + i/32 + r, |r| ≤ 1/64: adding 1.5 · 2^18 leaves 32n + i in the low bits. */
+static inline vf vf_exp2_near(vf x)
+{
+    vf magic = vf_set1(0x1.8p18f), step = x + magic, r = x - (step - magic);
+    vf root = vf_look32(vf_load(vf_roots.x), vf_load(vf_roots.x + VL), step);
+    vf p = vf_fma(r, vf_set1(2.402265070e-01f), vf_set1(6.931573437e-01f));
+    root = (vf)(((vu)step << 18) + (vu)root);
+    return vf_fma(root * r, p, root);
+}
+#else
+static inline vf vf_exp2_near(vf x)
+{
+    return vf_exp2_small(x);
+}
+#endif
+
 /* x·Φ(x) = max(x, 0) - a·Φ(-a) with a = |x|; log2 Φ(-a) is a polynomial. From a = 7 on the product
  * is below 1e-11 and left out. */
 static inline vf vf_gelu(vf x)
@@ -122,7 +152,7 @@ static inline vf vf_gelu(vf x)
     odd = vf_fma(odd, u, vf_set1(-5.281430110e-02f));
     even = vf_fma(even, u, vf_set1(-9.999995232e-01f));
     odd = vf_fma(odd, u, vf_set1(-1.151124597e+00f));
-    vf tail = a * vf_exp2_small(vf_fma(odd, a, even));
+    vf tail = a * vf_exp2_near(vf_fma(odd, a, even));
     tail = vf_select(vf_lt(a, end), tail, vf_zero());
     return vf_max(vf_zero(), x) - tail; /* NaN: the second operand of max */
 }
@@ -133,13 +163,13 @@ static inline vf vf_gelu_tanh(vf x)
 {
     vf bounded = vf_max(vf_set1(-10.0f), x), a = vf_min(vf_set1(10.0f), bounded);
     vf q = a * vf_fma(a * a, vf_set1(-1.029432397e-01f), vf_set1(-2.302208198e+00f));
-    return bounded * vf_recip(vf_set1(1.0f) + vf_exp2_small(q));
+    return bounded / (vf_set1(1.0f) + vf_exp2_near(q));
 }
 
 static inline vf vf_silu(vf x)
 {
     vf bounded = vf_max(vf_set1(-87.0f), x), a = vf_min(vf_set1(87.0f), bounded);
-    return bounded * vf_recip(vf_set1(1.0f) + vf_exp2_small(a * vf_set1(-1.442695041f)));
+    return bounded / (vf_set1(1.0f) + vf_exp2_near(a * vf_set1(-1.442695041f)));
 }
 
 /* Natural logarithm: x = 2^e · m with m in [√½, √2), log m = f - f²/2 + f³·P(f), f = m - 1. */

@@ -66,6 +66,13 @@ static void check_norm(rng *r, cpu_isa isa, int64_t rows, int64_t n, uint32_t va
                        .rms = rms};
     for (uint32_t t = (uint32_t)((rows + 1) / 2); t-- > 0;)
         CPU_PICK(isa, cpu_norm_f32)(&p, t, t + 1);
+    /* Several rows side by side, then fewer, then one by one: the same bits. */
+    float *all = test_floats(r, rows * n + 1, 777, 777);
+    p.y = all;
+    p.tile_rows = rows;
+    CPU_PICK(isa, cpu_norm_f32)(&p, 0, 1);
+    assert_memory_equal(all, y, (size_t)(rows * n + 1) * sizeof *y);
+    free(all);
     for (int64_t i = 0; i < rows; i++) {
         double mean = 0, variance = 0;
         for (int64_t j = 0; j < n; j++)
@@ -93,11 +100,11 @@ static void normalisation_of_rows(void **state)
 {
     (void)state;
     rng r = rng_seed(10);
-    const int64_t lengths[] = {1, 3, 8, 16, 19, 63, 64, 65, 130, 768};
+    const int64_t lengths[] = {1, 3, 8, 16, 19, 63, 64, 65, 130, 768, 2048};
     FOR_EACH_ISA(isa)
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
         for (uint32_t variant = 0; variant < 16; variant++)
-            check_norm(&r, isa, 5, lengths[i], variant);
+            check_norm(&r, isa, 19, lengths[i], variant);
 }
 
 int main(void)
