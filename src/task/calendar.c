@@ -158,6 +158,8 @@ bool task_calendar_work(tacit_task_runtime *rt, task_worker *w, tacit_task_graph
             }
             STORE(&w->cursor, ++p, RELAXED);
             spins = 0;
+            if (g->in_stints && (w->tired = task_stint_over(rt, w)))
+                return true;
         } else if (++spins < EAGER_LOOKS) {
             continue;
         } else if (spins < PATIENCE && !still_away(&away)) {

@@ -110,6 +110,7 @@ static void calibrate(runtime *rt)
 #endif
     rt->spin_ticks = (uint64_t)(SPIN_US * 1000 * rt->ticks_per_ns);
     rt->run_spin_ticks = (uint64_t)(RUN_SPIN_US * 1000 * rt->ticks_per_ns);
+    rt->stint_ticks = (uint64_t)((double)task_stint_ns() * rt->ticks_per_ns);
     rt->batch_ticks = rt->eager ? 0 : (uint64_t)(BATCH_NS * rt->ticks_per_ns);
     rt->inline_ticks = (uint32_t)(SMALL_NS * rt->ticks_per_ns);
     rt->inline_below = rt->uniform && !rt->eager ? rt->inline_ticks - 1 : 0;

@@ -85,10 +85,12 @@ struct tacit_task_graph {
     task_node *nodes; /* aligned, after seal */
     uint32_t *adjacent, *roots;
     uint32_t count, root_count, root_chunk, deque_mask;
+    uint32_t look_every;      /* nodes between two looks at the time */
     _Atomic uint32_t **items; /* per worker: storage of its deque */
     uint64_t edges, total_cost;
     task_calendar calendar;
     bool sealed, costs_known;
+    bool in_stints;      /* nodes are long enough for looks at the time between them */
     bool has_near;       /* some nodes say whose data they work on */
     uint64_t last_ticks; /* of the previous run */
     task_pace pace;

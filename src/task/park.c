@@ -74,6 +74,7 @@ void task_worker_sleep(tacit_task_runtime *rt, task_worker *w)
         task_place_sleep(w);
         futex_wait(&rt->event, event);
         task_place_wake(w);
+        w->stint = task_ticks();
         if (UNLIKELY(task_tracing(rt) >= 2))
             task_trace_add(&w->trace, task_ticks(), TASK_EV_WAKE, 0, 0, 0);
     }
@@ -100,14 +101,14 @@ void task_wake(tacit_task_runtime *rt, task_worker *w)
 /* Whether somebody without work since `since` should go on looking. In a run of a graph the next
  * node usually comes before a sleeper would be awake again, so patience is longer there; but then
  * others, the one who is waited for among them, may have the CPU. */
-bool task_stay_awake(const tacit_task_runtime *rt, uint64_t since, bool run)
+bool task_stay_awake(const tacit_task_runtime *rt, task_worker *w, uint64_t since, bool run)
 {
     uint64_t waited = task_ticks() - since;
     if (waited <= rt->spin_ticks)
         return true;
     if (!run || rt->surplus || waited > rt->run_spin_ticks)
         return false;
-    sched_yield();
+    task_stint_end(w);
     return true;
 }
 

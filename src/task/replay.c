@@ -10,7 +10,12 @@
 
 #include "task/graph.h"
 
-enum { STEAL_MOST = 16, SERIAL_NS = 2000, SERIAL_NODES = 64 };
+enum {
+    STEAL_MOST = 16,
+    SERIAL_NS = 2000,
+    SERIAL_NODES = 64,
+    LOOK_NS = 300, /* shorter nodes are not worth a look at the time after each */
+};
 
 /* ---- one node ----------------------------------------------------------------------------- */
 
@@ -159,8 +164,31 @@ static inline uint32_t node_over(tacit_task_runtime *rt, task_worker *w, tacit_t
     return next;
 }
 
+/* As run_nodes below, but whose time on the CPU is over leaves the rest to others. */
+static __attribute__((noinline)) void run_in_stint(tacit_task_runtime *rt, task_worker *w,
+                                                   tacit_task_graph *g, uint32_t index)
+{
+    int64_t done = 0;
+    while (index != TASK_NIL && !w->tired) {
+        task_node *n = &g->nodes[index];
+        uint8_t status = run_node(rt, w, g, n, index);
+        if (UNLIKELY(status == TASK_OUT))
+            break;
+        done++;
+        index = node_over(rt, w, g, n, status);
+        w->tired = task_stint_over(rt, w);
+    }
+    if (index != TASK_NIL && w->tired)
+        offer(rt, w, index);
+    w->node_count += done;
+}
+
 static void run_nodes(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g, uint32_t index)
 {
+    if (LIKELY(g->in_stints)) {
+        run_in_stint(rt, w, g, index);
+        return;
+    }
     int64_t done = 0;
     do {
         task_node *n = &g->nodes[index];
@@ -274,7 +302,7 @@ bool task_graph_help(tacit_task_runtime *rt, task_worker *w)
     if (g) {
         w->run_seen = LOAD(&rt->run_number, RELAXED);
         uint32_t spins = 0;
-        while (LOAD(&rt->nodes_left, MO_OVER) > 0 && spins < 256) {
+        while (LOAD(&rt->nodes_left, MO_OVER) > 0 && spins < 256 && !w->tired) {
             if (take_nodes(rt, w, g)) {
                 worked = true;
                 spins = 0;
@@ -287,6 +315,8 @@ bool task_graph_help(tacit_task_runtime *rt, task_worker *w)
         settle(rt, w);
     }
     STORE(&w->joined, false, MO_LEAVE);
+    if (w->tired)
+        task_stint_end(w);
     return worked;
 }
 
@@ -315,11 +345,17 @@ static void run_parallel(tacit_task_runtime *rt, tacit_task_graph *g)
     STORE(&rt->root_cursor, 0, RELAXED);
     STORE(&rt->graph, g, MO_OPEN);
     task_wake_for_run(rt);
-    uint64_t since = 0;
+    uint64_t since = task_ticks();
+    if (since - rt->run_over > rt->spin_ticks) /* the caller was elsewhere, perhaps asleep */
+        w->stint = since;
     uint32_t spins = 0;
     while (LOAD(&rt->nodes_left, MO_OVER) > 0) {
         if (take_nodes(rt, w, g)) {
             spins = 0;
+            if (UNLIKELY(w->tired)) {
+                settle(rt, w);
+                task_stint_end(w);
+            }
             continue;
         }
         settle(rt, w);
@@ -327,8 +363,9 @@ static void run_parallel(tacit_task_runtime *rt, tacit_task_graph *g)
             since = task_ticks();
         TASK_PAUSE();
         if (rt->idle != TACIT_TASK_IDLE_SPIN && spins % 64 == 0 &&
-            !task_stay_awake(rt, since, true)) {
+            !task_stay_awake(rt, w, since, true)) {
             task_orchestrator_sleep(rt, run_unfinished, 0);
+            w->stint = task_ticks();
             spins = 0;
         }
     }
@@ -474,7 +511,9 @@ static void run_anyhow(tacit_task_runtime *rt, tacit_task_graph *g, bool paralle
         run_parallel(rt, g);
     else
         run_by_one(rt, &rt->workers[0], g);
-    g->last_ticks = task_ticks() - begin;
+    rt->run_over = task_ticks();
+    g->last_ticks = rt->run_over - begin;
+    g->in_stints = (double)g->last_ticks > LOOK_NS * rt->ticks_per_ns * (double)g->count;
 }
 
 /* Was a CPU taken from this process as often as by neighbours that share it: every few

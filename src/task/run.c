@@ -399,7 +399,7 @@ void *task_worker_main(void *argument)
             TASK_PAUSE();
         if (rt->idle == TACIT_TASK_IDLE_SPIN)
             continue;
-        if (rt->idle == TACIT_TASK_IDLE_PARK || !task_stay_awake(rt, idle_since, run)) {
+        if (rt->idle == TACIT_TASK_IDLE_PARK || !task_stay_awake(rt, w, idle_since, run)) {
             task_worker_sleep(rt, w);
             spins = 0;
         }

@@ -96,6 +96,8 @@ typedef struct task_worker {
     _Atomic uint64_t steals, parks, wakes; /* written by the worker, read by anybody */
     uint32_t run_seen;                     /* the last graph run this worker looked at */
     int64_t node_count; /* finished nodes not yet subtracted from the run's remainder */
+    uint64_t stint;     /* when it last had the CPU anew, about; see stint.c */
+    bool tired;         /* should let others have the CPU */
     task_trace trace;
     struct tacit_task_runtime *rt;
     pthread_t thread;
@@ -129,8 +131,10 @@ struct tacit_task_runtime {
     bool eager, asymmetric;
     tacit_task_idle idle;
     uint64_t spin_ticks, run_spin_ticks, batch_ticks;
+    uint64_t stint_ticks; /* how long to keep a CPU that others may want; see stint.c */
     uint32_t inline_ticks, inline_below; /* below: the same less one; 0: run nothing at once */
     double ticks_per_ns;
+    uint64_t run_over; /* when the last graph run was; the runner's */
     const void *owner; /* task_thread() of the orchestrator */
 
     /* orchestrator only */
@@ -281,7 +285,7 @@ typedef struct task_patience {
 void task_wait_step(tacit_task_runtime *rt, task_patience *p); /* orchestrator: help, spin, sleep */
 void task_wake(tacit_task_runtime *rt, task_worker *w);        /* one worker, or all if mixed */
 void task_wake_all(tacit_task_runtime *rt);
-bool task_stay_awake(const tacit_task_runtime *rt, uint64_t since, bool run);
+bool task_stay_awake(const tacit_task_runtime *rt, task_worker *w, uint64_t since, bool run);
 void task_wake_for_run(tacit_task_runtime *rt);
 void task_orchestrator_sleep(tacit_task_runtime *rt, bool (*idle)(tacit_task_runtime *, uint64_t),
                              uint64_t argument);
@@ -294,6 +298,14 @@ void task_place_enter(task_worker *w);
 void task_place_sleep(task_worker *w);
 void task_place_wake(task_worker *w);
 void task_place_spread(tacit_task_runtime *rt); /* before a wake-up */
+
+/* stint.c: nobody holds a node when his time on the CPU is over */
+uint64_t task_stint_ns(void);
+void task_stint_end(task_worker *w); /* lets others have the CPU */
+static inline bool task_stint_over(const tacit_task_runtime *rt, const task_worker *w)
+{
+    return task_ticks() - w->stint > rt->stint_ticks;
+}
 
 /* After publishing work or a completion, before looking whether somebody sleeps. */
 static inline void task_publish_fence(const tacit_task_runtime *rt)

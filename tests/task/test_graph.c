@@ -89,6 +89,8 @@ static void random_graphs_equal_their_serial_order(void **state)
         uint32_t threads = 1 + round % 5;
         tacit_task_runtime *rt =
             make((tacit_task_config){.threads = threads, .oversubscribe = true});
+        if (round % 3 == 2)
+            rt->stint_ticks = 0; /* CPUs are given away after every look at the time */
         tacit_task_graph *g;
         OK(tacit_task_graph_create(rt, &g, &err));
         for (uint32_t i = 0; i < N; i++) {
@@ -114,8 +116,42 @@ static void random_graphs_equal_their_serial_order(void **state)
                 cells[i].value = 0;
                 cells[i].salt += run;
             }
+            g->in_stints = rt->stint_ticks == 0;
             OK(tacit_task_graph_run(rt, g, &err));
             expect_wave(cells, N);
+        }
+        tacit_task_graph_destroy(g);
+        tacit_task_destroy(rt);
+    }
+}
+
+/* Whose time on the CPU is over lets others have it before the next node; not before that. */
+static void stints_end_between_nodes(void **state)
+{
+    (void)state;
+    static cell cells[64 * 50];
+    for (uint32_t threads = 2; threads <= 4; threads++) {
+        tacit_task_runtime *rt =
+            make((tacit_task_config){.threads = threads,
+                                     .oversubscribe = true,
+                                     .idle = TACIT_TASK_IDLE_SPIN}); /* who waits yields never */
+        tacit_task_graph *g = wave(rt, cells, 64, 50);
+        g->calendar.used = threads % 2; /* both executors */
+        rt->spin_ticks = UINT64_MAX;    /* however long it takes the caller to begin a run */
+        uint32_t ended = 0; /* runs in which the caller gave his CPU away: workers may be faster */
+        for (uint32_t run = 0; run < 20 || !ended; run++) {
+            uint64_t begin = task_ticks();
+            uint32_t before = ended;
+            rt->stint_ticks = run % 2 ? 0 : UINT64_MAX;
+            rt->workers[0].stint = rt->run_over = begin; /* he has just got his CPU */
+            g->pace = (task_pace){0};                    /* not alone */
+            g->in_stints = true;                         /* however short nodes are */
+            cells[0].salt = run * 977;
+            OK(tacit_task_graph_run(rt, g, &err));
+            expect_wave(cells, 3200);
+            ended += rt->workers[0].stint > begin;
+            assert_true(run % 2 || ended == before);
+            assert_false(rt->workers[0].tired);
         }
         tacit_task_graph_destroy(g);
         tacit_task_destroy(rt);
@@ -415,6 +451,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(graphs_run_again_and_again),
         cmocka_unit_test(random_graphs_equal_their_serial_order),
+        cmocka_unit_test(stints_end_between_nodes),
         cmocka_unit_test(many_successors_and_roots),
         cmocka_unit_test(recordings_run_with_patched_buffers),
         cmocka_unit_test(a_failed_run_drains_and_the_next_works),
