@@ -207,24 +207,7 @@ static inline vf vf_swap(vf a)
 {
     return (vf){a[1], a[0], a[3], a[2]};
 }
-#include "cpu/vec_fold.h"
-/* v + *x, v - *x, v · *x and v · *x + c */
-static inline vf vf_add_at(vf v, const float *x)
-{
-    return v + vf_set1(*x);
-}
-static inline vf vf_sub_at(vf v, const float *x)
-{
-    return v - vf_set1(*x);
-}
-static inline vf vf_mul_at(vf v, const float *x)
-{
-    return v * vf_set1(*x);
-}
-static inline vf vf_fma_at(vf v, const float *x, vf c)
-{
-    return vf_fma(v, vf_set1(*x), c);
-}
+#include "cpu/vec_plain.h"
 static inline void vf_transpose(const float *x, int64_t xs, float *y, int64_t ys)
 {
     for (int i = 0; i < 4; i++) {
