@@ -166,6 +166,23 @@ static ir_value *summed(ir_graph *g, ir_value *a, ir_value *b)
     return a && b ? op_build2(g, "Add", a, b) : a ? a : b;
 }
 
+/* What com.microsoft's nodes say, whose queries, [batch, rows, heads·d], are the last of `total`
+ * positions. A key counts where `mask` is above 0. */
+static void read_core(ir_graph *g, const ir_node *node, ir_value *mask, int64_t d, int64_t total,
+                      core *c)
+{
+    const ir_type *x = &node->inputs[0]->type;
+    double scale = ir_attr_float(node, "scale", 0);
+    c->scale = scale != 0 ? scale : 1 / sqrt((double)d);
+    c->causal = ir_attr_int(node, "unidirectional", 0) != 0;
+    c->bshd = true;
+    c->offset = total - x->shape.dims[1];
+    if (mask)
+        c->mask = additive(g, mask, x->shape.dims[0], x->shape.dims[1], total, x->dtype,
+                           ir_attr_float(node, "mask_filter_value", -10000));
+    c->mask = summed(g, c->mask, input(node, 5));
+}
+
 static ir_value *lead(ir_graph *g, ir_value *x)
 {
     return op_build2(g, "Unsqueeze", x, op_build_ints(g, 1, (int64_t[]){0}));
@@ -199,19 +216,8 @@ tacit_status op_attention_parts_projected(ir_graph *g, ir_node *node, tacit_erro
         k = concat2(g, unlead(g, past, 0), k, 2);
         v = concat2(g, unlead(g, past, 1), v, 2);
     }
-    tacit_dtype dtype = x->type.dtype;
-    double scale = ir_attr_float(node, "scale", 0);
-    core c = {.q = q,
-              .k = k,
-              .v = v,
-              .scale = scale != 0 ? scale : 1 / sqrt((double)d),
-              .causal = ir_attr_int(node, "unidirectional", 0) != 0,
-              .bshd = true,
-              .offset = before};
-    if (mask)
-        c.mask = additive(g, mask, batch, s, before + s, dtype,
-                          ir_attr_float(node, "mask_filter_value", -10000));
-    c.mask = summed(g, c.mask, input(node, 5));
+    core c = {.q = q, .k = k, .v = v};
+    read_core(g, node, mask, d, before + s, &c);
     ir_value *y = op_build_reshape(g, build_core(g, &c), 3, (int64_t[]){batch, s, w[2]});
     TRY(op_build_finish(g, node, 0, y, err));
     if (wants(node, 1))
@@ -251,18 +257,8 @@ tacit_status op_attention_parts_multi(ir_graph *g, ir_node *node, tacit_error *e
         k = concat2(g, past_k, k, 2);
         v = concat2(g, past_v, v, 2);
     }
-    double scale = ir_attr_float(node, "scale", 0);
-    core c = {.q = q,
-              .k = k,
-              .v = v,
-              .scale = scale != 0 ? scale : 1 / sqrt((double)d),
-              .causal = ir_attr_int(node, "unidirectional", 0) != 0,
-              .bshd = true,
-              .offset = total - sq};
-    if (mask)
-        c.mask = additive(g, mask, batch, sq, total, node->inputs[0]->type.dtype,
-                          ir_attr_float(node, "mask_filter_value", -10000));
-    c.mask = summed(g, c.mask, input(node, 5));
+    core c = {.q = q, .k = k, .v = v};
+    read_core(g, node, mask, d, total, &c);
     ir_value *y = op_build_reshape(g, build_core(g, &c), 3, (int64_t[]){batch, sq, heads * dv});
     TRY(op_build_finish(g, node, 0, y, err));
     TRY(op_build_finish(g, node, 1, k, err));
