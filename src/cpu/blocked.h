@@ -10,6 +10,7 @@
 
 #include "cpu/epilogue.h"
 #include "cpu/isa.h"
+#include "cpu/window.h"
 
 enum {
     CPU_BLOCK = 16,
@@ -55,14 +56,8 @@ typedef struct cpu_blocked_pack_args {
 
 CPU_DECLARE(cpu_blocked_pack_f32);
 
-/* Copies planes [planes, H, W, 16] with a border of zeros. */
-typedef struct cpu_blocked_pad_args {
-    const float *x;
-    float *to;
-    int64_t planes, in_height, in_width, height, width, pad_top, pad_left;
-    int64_t tile; /* planes */
-} cpu_blocked_pad_args;
-
+/* Copies planes [planes, H, W, 16] with a border of zeros: cpu_window_pad_args with one phase and
+ * steps of one. */
 CPU_DECLARE(cpu_blocked_pad_f32);
 
 /* --- every output block from one input block: depthwise convolution, pooling ------------------ */

@@ -291,13 +291,17 @@ typedef struct source {
     int64_t unit;          /* floats of the channels of one group */
 } source;
 
-static tacit_status copy_planes(op_lower *c, const op_conv *conv, source *s)
+/* The image with its border. */
+static tacit_status copy_image(op_lower *c, const op_conv *conv, const source *s)
 {
+    cpu_isa isa = c->cpu.isa;
     cpu_window_pad_args *a;
-    int64_t planes = conv->n * conv->c, tile = 65536 / (s->height * s->width) + 1;
-    a = op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, window_pad_f32),
-                       CPU_PICK(c->cpu.isa, cpu_window_pad_f32), sizeof *a,
-                       (uint32_t)((planes + tile - 1) / tile));
+    int64_t planes = conv->n * (s->planes ? conv->c : op_blocks(conv->c));
+    int64_t tile = (s->planes ? 65536 : 4096) / (s->height * s->width) + 1;
+    a = op_lower_thunk(
+        c, s->planes ? CPU_PICK_NAME(isa, window_pad_f32) : CPU_PICK_NAME(isa, blocked_pad_f32),
+        s->planes ? CPU_PICK(isa, cpu_window_pad_f32) : CPU_PICK(isa, cpu_blocked_pad_f32),
+        sizeof *a, (uint32_t)((planes + tile - 1) / tile));
     if (!a)
         return TACIT_ERR_MEMORY;
     *a = (cpu_window_pad_args){.planes = planes,
@@ -313,27 +317,6 @@ static tacit_status copy_planes(op_lower *c, const op_conv *conv, source *s)
                                .tile = tile};
     TRY(op_lower_in(c, offsetof(cpu_window_pad_args, x), 0));
     return op_lower_scratch(c, offsetof(cpu_window_pad_args, to), s->scratch, true);
-}
-
-static tacit_status copy_blocks(op_lower *c, const op_conv *conv, source *s)
-{
-    cpu_blocked_pad_args *a;
-    int64_t planes = conv->n * op_blocks(conv->c), tile = 4096 / (s->height * s->width) + 1;
-    a = op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, blocked_pad_f32),
-                       CPU_PICK(c->cpu.isa, cpu_blocked_pad_f32), sizeof *a,
-                       (uint32_t)((planes + tile - 1) / tile));
-    if (!a)
-        return TACIT_ERR_MEMORY;
-    *a = (cpu_blocked_pad_args){.planes = planes,
-                                .in_height = conv->w.in[0],
-                                .in_width = conv->w.in[1],
-                                .height = s->height,
-                                .width = s->width,
-                                .pad_top = conv->w.pad_begin[0],
-                                .pad_left = conv->w.pad_begin[1],
-                                .tile = tile};
-    TRY(op_lower_in(c, offsetof(cpu_blocked_pad_args, x), 0));
-    return op_lower_scratch(c, offsetof(cpu_blocked_pad_args, to), s->scratch, true);
 }
 
 static tacit_status prepare_source(op_lower *c, const op_conv *conv, source *s)
@@ -360,7 +343,7 @@ static tacit_status prepare_source(op_lower *c, const op_conv *conv, source *s)
         return TACIT_OK;
     size_t bytes = (size_t)(s->unit * conv->group * conv->n) * sizeof(float);
     s->scratch = op_lower_reserve(c, bytes);
-    TRY(s->planes ? copy_planes(c, conv, s) : copy_blocks(c, conv, s));
+    TRY(copy_image(c, conv, s));
     op_lower_cost(c, 0, 2 * bytes);
     return TACIT_OK;
 }
