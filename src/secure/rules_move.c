@@ -170,27 +170,37 @@ tacit_status rule_gather(op_secure *c)
 
 /* ---- pooling ---- */
 
-/* Elements under each window, padding left out, as rows. */
-static sec_wire_id windows(sec_builder *b, const op_window *w, const sec_tensor *x,
-                           uint32_t **offset, size_t *rows)
+typedef struct pool {
+    sec_tensor x;
+    op_window w;
+    size_t rows;      /* windows of all planes */
+    uint32_t *offset; /* where each begins in… */
+    sec_wire_id all;  /* …the elements under them, padding left out */
+} pool;
+
+static tacit_status read_pool(const op_secure *c, pool *p)
 {
-    size_t planes = (size_t)(x->shape.dims[0] * x->shape.dims[1]), at = 0;
-    *rows = planes * (size_t)w->out_size;
-    int32_t *index = sb_alloc(b, *rows * (size_t)w->taps, 4);
+    sec_builder *b = c->b;
+    op_window *w = &p->w;
+    p->x = *st_in_scaled(b, 0);
+    TRY(b->status);
+    TRY(op_window_read(c->node, &p->x.shape, NULL, w, b->err));
+    size_t out = (size_t)w->out_size, at = 0;
+    p->rows = (size_t)(p->x.shape.dims[0] * p->x.shape.dims[1]) * out;
+    int32_t *index = sb_alloc(b, p->rows * (size_t)w->taps, 4);
     int64_t *taps = sb_alloc(b, (size_t)w->taps, 8);
-    *offset = sb_alloc(b, *rows + 1, 4);
-    if (b->status != TACIT_OK)
-        return 0;
-    for (size_t i = 0; i < *rows; i++) {
-        op_window_offsets(w, (int64_t)(i % (size_t)w->out_size), taps);
-        (*offset)[i] = (uint32_t)at;
+    p->offset = sb_alloc(b, p->rows + 1, 4);
+    TRY(b->status);
+    for (size_t i = 0; i < p->rows; i++) {
+        op_window_offsets(w, (int64_t)(i % out), taps);
+        p->offset[i] = (uint32_t)at;
         for (int64_t t = 0; t < w->taps; t++)
             if (taps[t] >= 0)
-                index[at++] =
-                    (int32_t)(i / (size_t)w->out_size * (size_t)w->in_size + (size_t)taps[t]);
+                index[at++] = (int32_t)(i / out * (size_t)w->in_size + (size_t)taps[t]);
     }
-    (*offset)[*rows] = (uint32_t)at;
-    return sb_gather(b, 1, &x->wire, at, index);
+    p->offset[p->rows] = (uint32_t)at;
+    p->all = sb_gather(b, 1, &p->x.wire, at, index);
+    return b->status;
 }
 
 tacit_status rule_max_pool(op_secure *c)
@@ -200,17 +210,12 @@ tacit_status rule_max_pool(op_secure *c)
         return error_set(b->err, TACIT_ERR_UNSUPPORTED,
                          "Op MaxPool in node '%s' has no secure rule for its indices",
                          c->node->name);
-    sec_tensor x = *st_in_scaled(b, 0);
-    op_window w;
-    TRY(b->status);
-    TRY(op_window_read(c->node, &x.shape, NULL, &w, b->err));
-    uint32_t *offset;
-    size_t rows;
-    sec_wire_id all = windows(b, &w, &x, &offset, &rows);
-    TRY(b->status);
-    x.wire = sb_row_max(b, all, rows, offset, x.hi - x.lo, NULL);
-    x.norm = 0;
-    st_out(b, 0, x);
+    pool p;
+    TRY(read_pool(c, &p));
+    sec_tensor y = p.x;
+    y.wire = sb_row_max(b, p.all, p.rows, p.offset, y.hi - y.lo, NULL);
+    y.norm = 0;
+    st_out(b, 0, y);
     return b->status;
 }
 
@@ -241,19 +246,14 @@ static sec_tensor means(sec_builder *b, const sec_tensor *x, sec_wire_id sums, s
 tacit_status rule_average_pool(op_secure *c)
 {
     sec_builder *b = c->b;
-    sec_tensor x = *st_in_scaled(b, 0);
-    op_window w;
-    TRY(b->status);
-    TRY(op_window_read(c->node, &x.shape, NULL, &w, b->err));
-    uint32_t *offset;
-    size_t rows;
-    sec_wire_id all = windows(b, &w, &x, &offset, &rows);
-    double *length = sb_alloc(b, rows, sizeof *length);
+    pool p;
+    TRY(read_pool(c, &p));
+    double *length = sb_alloc(b, p.rows, sizeof *length);
     TRY(b->status);
     bool whole = ir_attr_int(c->node, "count_include_pad", 0) != 0;
-    for (size_t i = 0; i < rows; i++)
-        length[i] = whole ? (double)w.taps : (double)(offset[i + 1] - offset[i]);
-    st_out(b, 0, means(b, &x, sb_sum(b, all, rows, offset), rows, length));
+    for (size_t i = 0; i < p.rows; i++)
+        length[i] = whole ? (double)p.w.taps : (double)(p.offset[i + 1] - p.offset[i]);
+    st_out(b, 0, means(b, &p.x, sb_sum(b, p.all, p.rows, p.offset), p.rows, length));
     return b->status;
 }
 
