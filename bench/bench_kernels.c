@@ -3,7 +3,8 @@
  * The vector kernels, as the lower rules choose them, on shapes of real models: one thread, best of
  * many runs, beside oneDNN where it was found at build time (its sgemm and its convolution run in
  * the same process, interleaved). Images lie in blocks of channels, as networks keep them; so do
- * those of oneDNN. `peak` is a loop of nothing but fused multiply-adds.
+ * those of oneDNN. `peak` is the register tile of fused multiply-adds alone: kernels that multiply
+ * less pass it.
  *
  * usage: bench_kernels [PREFIX]    appends to $TACIT_BENCH_JSONL when that is set
  */
@@ -36,6 +37,7 @@ typedef struct bench_node {
     char *scratch;
     op_lower lower;
     slab constants;
+    bool plain_sums;
 } bench_node;
 
 static const char *prefix = "";
@@ -111,6 +113,7 @@ static void node_lower(bench_node *b)
                           .cpu = cpu_detect(),
                           .memory = &b->memory,
                           .constants = &b->constants,
+                          .plain_sums = b->plain_sums,
                           .err = &b->err};
     if (b->node->op->lower(&b->lower) != TACIT_OK)
         die("no kernel");
@@ -386,19 +389,26 @@ static void bench_bytes(const char *label, const char *domain, const char *type,
     node_end(&b);
 }
 
-static void measure_peak(void)
+/* A product that lives in L1 but for its panel: as close to the register tile as a node gets. */
+static double tile_gflops(bool plain_sums)
 {
-    /* A product that lives in L1 but for its panel: as close to FMA after FMA as C gets. */
     const ir_shape shapes[] = {{2, {120, 384}}, {2, {384, 64}}};
     bench_node b;
     node_begin(&b, "tacit", "MatMul", 2, shapes, 2);
+    b.plain_sums = plain_sums;
     node_lower(&b);
     double best = INFINITY;
     for (int i = 0; i < 500; i++)
         best = fmin(best, node_run(&b));
-    peak_gflops = 2.0 * 120 * 384 * 64 / best;
-    printf("%s, register tile alone: %.1f GFLOP/s\n", cpu_isa_name(cpu_detect().isa), peak_gflops);
     node_end(&b);
+    return 2.0 * 120 * 384 * 64 / best;
+}
+
+static void measure_peak(void)
+{
+    peak_gflops = tile_gflops(true);
+    printf("%s, GFLOP/s of the register tile: %.1f by multiply-adds, %.1f as the rule chooses\n",
+           cpu_isa_name(cpu_detect().isa), peak_gflops, tile_gflops(false));
 }
 
 int main(int argc, char **argv)
@@ -442,6 +452,7 @@ int main(int argc, char **argv)
     bench_conv("depthwise", 144, 144, 56, 3, 1, 144);
     bench_conv("depthwise", 384, 384, 14, 3, 1, 384);
     bench_conv("depthwise", 960, 960, 7, 3, 1, 960);
+    bench_attention(1, 4, 64, 64, 64, false);
     bench_attention(1, 12, 128, 128, 64, false);
     bench_attention(1, 12, 128, 128, 64, true);
     bench_attention(1, 12, 1024, 1024, 64, true);
@@ -455,5 +466,9 @@ int main(int argc, char **argv)
     bench_bytes("bias_128x768", "", "Add", 2, (ir_shape[]){{2, {128, 768}}, {1, {768}}}, 2);
     bench_bytes("transpose_768x768", "", "Transpose", 1, (ir_shape[]){{2, {768, 768}}}, 0);
     bench_bytes("mean_2048x49", "", "GlobalAveragePool", 1, (ir_shape[]){{4, {1, 2048, 7, 7}}}, 0);
+    /* Reading and little else: from L2, L3 and memory on the reference machine. */
+    bench_bytes("largest_of_512KB", "", "ReduceMax", 1, (ir_shape[]){{2, {16, 8192}}}, 0);
+    bench_bytes("largest_of_3MB", "", "ReduceMax", 1, (ir_shape[]){{2, {96, 8192}}}, 0);
+    bench_bytes("largest_of_256MB", "", "ReduceMax", 1, (ir_shape[]){{2, {8192, 8192}}}, 0);
     return 0;
 }
