@@ -97,8 +97,8 @@ typedef enum cpu_qscale {
  *           group, with 4 bits the high nibbles hold 16 more. bits 6: as 4, then 2 rows whose byte
  *           c holds bits 4 and 5 of rows 4h…4h+3 of what bits 8 would be
  *
- * With 4 and 6 bits a panel is one stretch of memory, bytes lie apart from their scales (measured:
- * 35 and 37 GB/s from memory so, 34 and 27 the other way). */
+ * With 4 and 6 bits a panel is one stretch of memory, bytes lie apart from their scales: 34
+ * and 27 GB/s from memory the other way, measured once; bench_decode prints what it is so. */
 typedef struct cpu_qdot_weights {
     const void *data, *scales; /* of the first panel */
     const void *super;         /* NULL: none */
