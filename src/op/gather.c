@@ -140,19 +140,13 @@ static tacit_status gather_nd_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define GATHER_ROW(NAME, INFER, EVAL, LOWER, ...)                                                  \
-    {                                                                                              \
-        .name = NAME, .min_in = 2, .max_in = 2, .min_out = 1, .max_out = 1, .infer = INFER,        \
-        .eval = EVAL, .lower = LOWER, __VA_ARGS__                                                  \
-    }
-
 const op_def op_rows_gather[] = {
-    GATHER_ROW("Gather", gather_infer, gather_eval, op_lower_gather, .vjp = op_vjp_gather,
-               .batch = op_batch_gather, .range = op_bounds_same),
-    GATHER_ROW("GatherElements", gather_elements_infer, gather_elements_eval,
-               op_lower_gather_elements, .accepts = op_accepts_gather_elements,
-               .vjp = op_vjp_gather_elements),
-    GATHER_ROW("GatherND", gather_nd_infer, gather_nd_eval, op_lower_gather_nd,
-               .vjp = op_vjp_gather_nd),
+    OP_ROW("Gather", 2, 2, gather_infer, gather_eval, .lower = op_lower_gather,
+           .vjp = op_vjp_gather, .batch = op_batch_gather, .range = op_bounds_same),
+    OP_ROW("GatherElements", 2, 2, gather_elements_infer, gather_elements_eval,
+           .lower = op_lower_gather_elements, .accepts = op_accepts_gather_elements,
+           .vjp = op_vjp_gather_elements),
+    OP_ROW("GatherND", 2, 2, gather_nd_infer, gather_nd_eval, .lower = op_lower_gather_nd,
+           .vjp = op_vjp_gather_nd),
     {0},
 };

@@ -281,20 +281,13 @@ static tacit_status trilu_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define GENERATE_ROW(NAME, MIN, MAX, INFER, EVAL, ...)                                             \
-    {                                                                                              \
-        .name = NAME, .min_in = MIN, .max_in = MAX, .min_out = 1, .max_out = 1, .infer = INFER,    \
-        .eval = EVAL, __VA_ARGS__                                                                  \
-    }
-
 const op_def op_rows_generate[] = {
-    GENERATE_ROW("Constant", 0, 0, constant_infer, constant_eval),
-    GENERATE_ROW("ConstantOfShape", 1, 1, fill_infer, fill_eval, .flags = OP_NOT_DIFFERENTIABLE),
-    GENERATE_ROW("Range", 3, 3, range_infer, range_eval),
-    GENERATE_ROW("EyeLike", 1, 1, eye_infer, eye_eval, .flags = OP_NOT_DIFFERENTIABLE),
-    GENERATE_ROW("OneHot", 3, 3, one_hot_infer, one_hot_eval, .lower = op_lower_one_hot,
-                 .vjp = op_vjp_one_hot),
-    GENERATE_ROW("Trilu", 1, 2, trilu_infer, trilu_eval, .lower = op_lower_trilu,
-                 .vjp = op_vjp_trilu),
+    OP_ROW("Constant", 0, 0, constant_infer, constant_eval),
+    OP_ROW("ConstantOfShape", 1, 1, fill_infer, fill_eval, .flags = OP_NOT_DIFFERENTIABLE),
+    OP_ROW("Range", 3, 3, range_infer, range_eval),
+    OP_ROW("EyeLike", 1, 1, eye_infer, eye_eval, .flags = OP_NOT_DIFFERENTIABLE),
+    OP_ROW("OneHot", 3, 3, one_hot_infer, one_hot_eval, .lower = op_lower_one_hot,
+           .vjp = op_vjp_one_hot),
+    OP_ROW("Trilu", 1, 2, trilu_infer, trilu_eval, .lower = op_lower_trilu, .vjp = op_vjp_trilu),
     {0},
 };

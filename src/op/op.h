@@ -135,6 +135,12 @@ struct op_def {
     op_range_fn *range;
     op_secure_fn *secure;
 };
+/* A row of ai.onnx with one output. */
+#define OP_ROW(NAME, MIN, MAX, INFER, EVAL, ...)                                                   \
+    {                                                                                              \
+        .name = NAME, .min_in = MIN, .max_in = MAX, .min_out = 1, .max_out = 1, .infer = INFER,    \
+        .eval = EVAL, __VA_ARGS__                                                                  \
+    }
 
 /* Custom operators of one caller, looked up before the built-in table. */
 typedef struct op_registry {

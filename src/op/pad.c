@@ -382,20 +382,14 @@ static tacit_status reverse_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define PAD_ROW(NAME, MIN, MAX, INFER, EVAL, LOWER, ...)                                           \
-    {                                                                                              \
-        .name = NAME, .min_in = MIN, .max_in = MAX, .min_out = 1, .max_out = 1, .infer = INFER,    \
-        .eval = EVAL, .lower = LOWER, __VA_ARGS__                                                  \
-    }
-
 const op_def op_rows_pad[] = {
-    PAD_ROW("Pad", 2, 4, pad_infer, pad_eval, op_lower_pad, .vjp = op_vjp_pad),
-    PAD_ROW("CenterCropPad", 2, 2, crop_infer, crop_eval, NULL, .spell = op_spell_center_crop_pad),
-    PAD_ROW("DepthToSpace", 1, 1, depth_to_space_infer, depth_to_space_eval, NULL,
-            .decompose = depth_to_space_decompose, .vjp = op_vjp_depth_to_space),
-    PAD_ROW("SpaceToDepth", 1, 1, space_to_depth_infer, space_to_depth_eval, NULL,
-            .decompose = space_to_depth_decompose, .vjp = op_vjp_space_to_depth),
-    PAD_ROW("ReverseSequence", 2, 2, reverse_infer, reverse_eval, NULL,
-            .spell = op_spell_reverse_sequence),
+    OP_ROW("Pad", 2, 4, pad_infer, pad_eval, .lower = op_lower_pad, .vjp = op_vjp_pad),
+    OP_ROW("CenterCropPad", 2, 2, crop_infer, crop_eval, .spell = op_spell_center_crop_pad),
+    OP_ROW("DepthToSpace", 1, 1, depth_to_space_infer, depth_to_space_eval,
+           .decompose = depth_to_space_decompose, .vjp = op_vjp_depth_to_space),
+    OP_ROW("SpaceToDepth", 1, 1, space_to_depth_infer, space_to_depth_eval,
+           .decompose = space_to_depth_decompose, .vjp = op_vjp_space_to_depth),
+    OP_ROW("ReverseSequence", 2, 2, reverse_infer, reverse_eval,
+           .spell = op_spell_reverse_sequence),
     {0},
 };

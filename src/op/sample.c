@@ -364,15 +364,9 @@ static tacit_status roi_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define ROW(op, least, most, infer_rule, eval_rule, ...)                                           \
-    {                                                                                              \
-        .name = op, .min_in = least, .max_in = most, .min_out = 1, .max_out = 1,                   \
-        .infer = infer_rule, .eval = eval_rule, __VA_ARGS__                                        \
-    }
-
 const op_def op_rows_sample[] = {
-    ROW("GridSample", 2, 2, grid_infer, grid_eval, .spell = op_spell_grid_sample),
-    ROW("AffineGrid", 2, 2, affine_infer, affine_eval, .spell = op_spell_affine_grid),
-    ROW("RoiAlign", 3, 3, roi_infer, roi_eval, .spell = op_spell_roi_align),
+    OP_ROW("GridSample", 2, 2, grid_infer, grid_eval, .spell = op_spell_grid_sample),
+    OP_ROW("AffineGrid", 2, 2, affine_infer, affine_eval, .spell = op_spell_affine_grid),
+    OP_ROW("RoiAlign", 3, 3, roi_infer, roi_eval, .spell = op_spell_roi_align),
     {0},
 };

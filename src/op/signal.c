@@ -334,18 +334,12 @@ static tacit_status mel_eval(op_eval *c)
     return TACIT_OK;
 }
 
-#define ROW(op, least, most, infer_rule, eval_rule, ...)                                           \
-    {                                                                                              \
-        .name = op, .min_in = least, .max_in = most, .min_out = 1, .max_out = 1,                   \
-        .infer = infer_rule, .eval = eval_rule, __VA_ARGS__                                        \
-    }
-
 const op_def op_rows_signal[] = {
-    ROW("DFT", 1, 3, dft_infer, dft_eval, .spell = op_spell_dft),
-    ROW("STFT", 2, 4, stft_infer, stft_eval, .spell = op_spell_stft),
-    ROW("HannWindow", 1, 1, window_infer, hann_eval, .flags = OP_NOT_DIFFERENTIABLE),
-    ROW("HammingWindow", 1, 1, window_infer, hamming_eval, .flags = OP_NOT_DIFFERENTIABLE),
-    ROW("BlackmanWindow", 1, 1, window_infer, blackman_eval, .flags = OP_NOT_DIFFERENTIABLE),
-    ROW("MelWeightMatrix", 5, 5, mel_infer, mel_eval, .flags = OP_NOT_DIFFERENTIABLE),
+    OP_ROW("DFT", 1, 3, dft_infer, dft_eval, .spell = op_spell_dft),
+    OP_ROW("STFT", 2, 4, stft_infer, stft_eval, .spell = op_spell_stft),
+    OP_ROW("HannWindow", 1, 1, window_infer, hann_eval, .flags = OP_NOT_DIFFERENTIABLE),
+    OP_ROW("HammingWindow", 1, 1, window_infer, hamming_eval, .flags = OP_NOT_DIFFERENTIABLE),
+    OP_ROW("BlackmanWindow", 1, 1, window_infer, blackman_eval, .flags = OP_NOT_DIFFERENTIABLE),
+    OP_ROW("MelWeightMatrix", 5, 5, mel_infer, mel_eval, .flags = OP_NOT_DIFFERENTIABLE),
     {0},
 };
