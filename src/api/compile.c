@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Compiling a model: clone, bind, infer, passes, program. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/internal.h"
@@ -102,17 +103,67 @@ static tacit_status run_passes(tacit_program *p, const tacit_compile_options *o,
     return pass_pipeline(p->graph, &options, &p->memory, &p->passes, err);
 }
 
-/* Weights the passes have replaced will not be read by this program: their pages may go. */
+static int by_address(const void *a, const void *b)
+{
+    const void *x = *(const void *const *)a, *y = *(const void *const *)b;
+    return (x > y) - (x < y);
+}
+
+/* What the constants of the graph are, sorted, and what they are made of; but of a large file the
+ * latter, of which headers have brought much into memory, is better read once more. NULL: no
+ * memory. */
+static const void **list_used(const tacit_program *p, arena *memory, uint32_t *count)
+{
+    const ir_graph *g = p->graph;
+    bool sources = !p->model->file.kept;
+    size_t n = 0;
+    for (uint32_t i = 0; i < g->values.count; i++) {
+        const ir_tensor *t = g->values.data[i]->constant;
+        n += !t ? 0 : ir_tensor_is_late(t) ? t->recipe->count : 1;
+    }
+    const void **used = (const void **)ARENA_ARRAY(memory, n + 1, const void *);
+    *count = 0;
+    for (uint32_t i = 0; used && i < g->values.count; i++) {
+        const ir_tensor *t = g->values.data[i]->constant;
+        if (t && ir_tensor_is_late(t))
+            for (uint32_t k = 0; sources && k < t->recipe->count; k++)
+                used[(*count)++] = t->recipe->from[k]->data;
+        else if (t)
+            used[(*count)++] = t->data;
+    }
+    if (used)
+        qsort((void *)used, *count, sizeof *used, by_address);
+    return used;
+}
+
+/* Weights the passes have replaced will not be read by this program: their pages may go, those of
+ * neighbours in one piece. */
 static void drop_unused_weights(const tacit_program *p)
 {
+    enum { NEAR = 4096 }; /* bytes between weights that go in one piece */
     const ir_graph *from = p->model->graph;
-    for (uint32_t i = 0; i < from->values.count; i++) {
+    arena scratch;
+    arena_init(&scratch, &p->model->allocator);
+    uint32_t count;
+    const void **used = list_used(p, &scratch, &count);
+    const char *begin = NULL, *end = NULL;
+    for (uint32_t i = 0; used && i < from->values.count; i++) {
         const ir_value *v = from->values.data[i];
-        const ir_value *kept = v->is_initializer ? ir_value_find(p->graph, v->name) : NULL;
-        bool used = kept && kept->constant == v->constant;
-        if (v->is_initializer && v->constant && v->constant->data && !used)
-            api_model_drop((void *)p->model, v->constant->data, v->constant->bytes);
+        const ir_tensor *t = v->is_initializer ? v->constant : NULL;
+        if (!t || !t->data ||
+            bsearch(&t->data, (const void *)used, count, sizeof *used, by_address))
+            continue;
+        const char *data = t->data;
+        if (begin && (data < end || data - end > NEAR)) {
+            api_model_drop((void *)p->model, begin, (size_t)(end - begin));
+            begin = NULL;
+        }
+        begin = begin ? begin : data;
+        end = data + t->bytes;
     }
+    if (begin)
+        api_model_drop((void *)p->model, begin, (size_t)(end - begin));
+    arena_free(&scratch);
 }
 
 static tacit_status packed_file(tacit_program *p, const tacit_compile_options *o, const char **out,

@@ -9,7 +9,8 @@
 
 enum { HUGE_PAGE = 2 << 20, HUGE_FROM = 2 << 20 };
 
-/* Packed weights and arenas: with huge pages they are there in a tenth of the faults. */
+/* Packed weights and arenas: with huge pages they are there in a fifth of the time. So is the end
+ * if it fills half of one. */
 static void *alloc_large(size_t size)
 {
     if (size > SIZE_MAX - HUGE_PAGE)
@@ -17,7 +18,8 @@ static void *alloc_large(size_t size)
     void *memory = aligned_alloc(HUGE_PAGE, align_up(size, HUGE_PAGE));
 #if defined(MADV_HUGEPAGE)
     if (memory)
-        (void)madvise(memory, size / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* a wish */
+        (void)madvise(memory, (size + HUGE_PAGE / 2) / HUGE_PAGE * HUGE_PAGE,
+                      MADV_HUGEPAGE); /* a wish */
 #endif
     return memory;
 }

@@ -12,10 +12,13 @@ typedef struct arena {
     const tacit_allocator *allocator;
     arena_block *blocks; /* newest first */
     size_t total;        /* bytes obtained from the allocator */
+    size_t shared;       /* of these in blocks for many objects */
 } arena;
 
 void arena_init(arena *a, const tacit_allocator *allocator);
 void arena_free(arena *a); /* releases everything; the arena is then empty and usable again */
+/* As if it had been freed, but its newest block stays for what comes next. */
+void arena_reset(arena *a);
 
 /* Aligned to 16 bytes; NULL when out of memory. */
 void *arena_alloc(arena *a, size_t size);

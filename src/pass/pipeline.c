@@ -129,7 +129,7 @@ static tacit_status run_pass(runner *r, uint32_t i)
     uint32_t before = r->c.graph->nodes.count, values = r->c.graph->values.count;
     uint64_t start = clock_ns();
     tacit_status status = table[i].run(&r->c);
-    arena_free(r->c.scratch);
+    arena_reset(r->c.scratch);
     if (status == TACIT_OK && r->c.rewrites)
         status = ir_graph_sort(r->c.graph, r->c.err);
     else if (status == TACIT_OK)
