@@ -122,19 +122,34 @@ static const union {
     0x3f7ac0c7u, 0x3f7be4bau, 0x3f7d257du, 0x3f7e83b3u,
 }};
 
-/* x = n + i/32 + r, |r| ≤ 1/64: adding 1.5 · 2^18 leaves 32n + i in the low bits. */
-static inline vf vf_exp2_near(vf x)
+/* x = n + i/32 + r, |r| ≤ 1/64: adding 1.5 · 2^18 leaves 32n + i in the low bits. 2^x is the result
+ * times *rest. */
+static inline vf vf_exp2_parts(vf x, vf *rest)
 {
     vf magic = vf_set1(0x1.8p18f), step = x + magic, r = x - (step - magic);
     vf root = vf_look32(vf_load(vf_roots.x), vf_load(vf_roots.x + VL), step);
     vf p = vf_fma(r, vf_set1(2.402265070e-01f), vf_set1(6.931573437e-01f));
-    root = (vf)(((vu)step << 18) + (vu)root);
-    return vf_fma(root * r, p, root);
+    *rest = vf_fma(p, r, vf_set1(1.0f));
+    return (vf)(((vu)step << 18) + (vu)root);
+}
+static inline vf vf_exp2_near(vf x)
+{
+    vf rest, root = vf_exp2_parts(x, &rest);
+    return root * rest;
+}
+static inline vf vf_exp2_near_plus(vf x, vf c) /* 2^x + c */
+{
+    vf rest, root = vf_exp2_parts(x, &rest);
+    return vf_fma(root, rest, c);
 }
 #else
 static inline vf vf_exp2_near(vf x)
 {
     return vf_exp2_small(x);
+}
+static inline vf vf_exp2_near_plus(vf x, vf c)
+{
+    return vf_exp2_small(x) + c;
 }
 #endif
 
@@ -163,13 +178,13 @@ static inline vf vf_gelu_tanh(vf x)
 {
     vf bounded = vf_max(vf_set1(-10.0f), x), a = vf_min(vf_set1(10.0f), bounded);
     vf q = a * vf_fma(a * a, vf_set1(-1.029432397e-01f), vf_set1(-2.302208198e+00f));
-    return bounded / (vf_set1(1.0f) + vf_exp2_near(q));
+    return bounded / vf_exp2_near_plus(q, vf_set1(1.0f));
 }
 
 static inline vf vf_silu(vf x)
 {
     vf bounded = vf_max(vf_set1(-87.0f), x), a = vf_min(vf_set1(87.0f), bounded);
-    return bounded / (vf_set1(1.0f) + vf_exp2_near(a * vf_set1(-1.442695041f)));
+    return bounded / vf_exp2_near_plus(a * vf_set1(-1.442695041f), vf_set1(1.0f));
 }
 
 /* Natural logarithm: x = 2^e · m with m in [√½, √2), log m = f - f²/2 + f³·P(f), f = m - 1. */

@@ -302,6 +302,51 @@ static void wrong_calls_are_named(void **state)
     tacit_model_free(m);
 }
 
+/* An input given again is not looked at again; one that changed is, in whatever way it did. */
+static void inputs_given_again(void **state)
+{
+    (void)state;
+    const int64_t two = 2;
+    tacit_builder *b = begin();
+    tacit_value x = input(b, "x", 1, &two), y = input(b, "y", 1, &two);
+    tacit_builder_output(b, "z", node2(b, "Sub", x, y));
+    tacit_model *m = finish(b);
+    tacit_program *p = NULL;
+    tacit_session *s = NULL;
+    OK(tacit_compile(m, NULL, &p, &err));
+    OK(tacit_session_create(p, &s, &err));
+    float a[2] = {5, 7}, c[2] = {1, 2}, z[2];
+    tacit_tensor in[2] = {f32(a, 1, &two), f32(c, 1, &two)}, out = f32(z, 1, &two);
+    in[0].name = "x", in[1].name = "y";
+    for (int i = 0; i < 3; i++) {
+        a[0] += 1; /* the bytes may change, and are read */
+        OK(tacit_run(s, in, 2, &out, 1, &err));
+        assert_true(z[0] == a[0] - c[0] && z[1] == a[1] - c[1]);
+    }
+    tacit_tensor turned[2] = {in[1], in[0]};
+    OK(tacit_run(s, turned, 2, &out, 1, &err));
+    assert_true(z[0] == a[0] - c[0]);
+    turned[0].name = "x", turned[1].name = "y"; /* the same bytes for the other input */
+    OK(tacit_run(s, turned, 2, &out, 1, &err));
+    assert_true(z[0] == c[0] - a[0] && z[1] == c[1] - a[1]);
+    OK(tacit_run(s, in, 2, &out, 1, &err));
+    tacit_tensor wrong[2] = {in[0], in[1]};
+    wrong[1].bytes = 4;
+    assert_int_equal(tacit_run(s, wrong, 2, &out, 1, &err), TACIT_ERR_ARGUMENT);
+    wrong[1] = in[1], wrong[1].dims[0] = 1;
+    assert_int_equal(tacit_run(s, wrong, 2, &out, 1, &err), TACIT_ERR_SHAPE);
+    wrong[1] = in[1], wrong[1].dtype = TACIT_I32;
+    assert_int_equal(tacit_run(s, wrong, 2, &out, 1, &err), TACIT_ERR_TYPE);
+    wrong[1] = in[0];
+    assert_int_equal(tacit_run(s, wrong, 2, &out, 1, &err), TACIT_ERR_ARGUMENT);
+    assert_int_equal(tacit_run(s, in, 1, &out, 1, &err), TACIT_ERR_ARGUMENT);
+    OK(tacit_run(s, in, 2, &out, 1, &err));
+    assert_true(z[0] == a[0] - c[0] && z[1] == a[1] - c[1]);
+    tacit_session_free(s);
+    tacit_program_free(p);
+    tacit_model_free(m);
+}
+
 static void bad_indices_are_reported(void **state)
 {
     (void)state;
@@ -435,6 +480,7 @@ int main(void)
         cmocka_unit_test(symbols_bind_at_compile_time),
         cmocka_unit_test(shapes_that_depend_on_data_are_lent),
         cmocka_unit_test(wrong_calls_are_named),
+        cmocka_unit_test(inputs_given_again),
         cmocka_unit_test(bad_indices_are_reported),
         cmocka_unit_test(watching_and_profiling),
         cmocka_unit_test(views_are_readable),
