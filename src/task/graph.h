@@ -94,8 +94,7 @@ struct tacit_task_graph {
     bool has_near;       /* some nodes say whose data they work on */
     uint64_t last_ticks; /* of the previous run */
     task_pace pace;
-    uint64_t lost_cpus;   /* how often, when last looked at… */
-    uint64_t look_ticks;  /* …and what runs have taken since */
+    uint64_t waited_ns;   /* for CPUs, when its turn began */
     task_alone_fn *alone; /* instead of the nodes; NULL: these */
     void *alone_context;
     bool named;          /* nodes know their names' numbers in traces */

@@ -1,106 +1,85 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Alone or together? Where others use the machine, too, a worker may lose its CPU in the middle of
- * a node, and then everybody waits for it: a run with workers can take longer than one without. So
- * a graph remembers how long its runs take either way. While nobody takes CPUs from the process
- * nothing happens; otherwise some runs are made alone, to know, and again now and then unless those
- * together are clearly faster. (What all nodes take one after another is no measure: beside one
- * another they share the memory's bandwidth.)
- * Once runs together are on average slower, some are made alone, then a few together to see whether
- * the neighbours have gone, and so on, ever less often.
- * The workers have gone to sleep meanwhile: the run that wakes them does not count, and no single
- * run decides.
- * Results are the same either way. */
+ * Alone or together? Where others use the machine, too, a second CPU is worth less than it seems,
+ * and the caller may be faster alone. Single runs say nothing there: one loses its CPU, the next
+ * does not. So runs are counted in turns, each long enough for everybody to have had the CPU a few
+ * times. While nobody takes CPUs from the process all turns are together. Otherwise the better way
+ * so far is the rule, and now and then a turn is made the other way, to know: at first every other
+ * one, then, as long as the answer is the same, half as often each time. Hence a disturbance costs
+ * hardly longer than it lasts; and once a turn together passes undisturbed all of this is
+ * forgotten. Results are the same either way. */
 #ifndef TASK_PACE_H
 #define TASK_PACE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#define TASK_PACE_TURN 0.03  /* seconds: several of a scheduler's rounds, of 4 to 8 ms */
+#define TASK_PACE_GAIN 0.95  /* of the time alone: what workers must do with to be back */
+#define TASK_PACE_SHARED 0.3 /* of a CPU: a neighbour takes half of one, a machine at rest 0.1 */
 enum {
-    TASK_PACE_LEAST = 64, /* runs alone before the next try, at the longest: about two seconds… */
-    TASK_PACE_MOST = 1024, /* …but between so many */
-    TASK_PACE_TRIES = 3,   /* runs of a try… */
-    TASK_PACE_RUNS = 8,    /* …and those that decide where all was well before */
-    TASK_PACE_LOOK = 64,   /* runs together after which what a run alone takes may have changed */
-    TASK_PACE_LOOKS = 8,   /* runs alone, to know that */
+    TASK_PACE_MOST = 32,   /* turns between two looks, which cost 1 to 2 % then */
+    TASK_PACE_MEMORY = 16, /* turns an average is of */
 };
-#define TASK_PACE_CLEARLY 0.8 /* of the time alone */
-#define TASK_PACE_ENOUGH 0.97 /* the same: below that workers stay; both times are estimates */
 
 typedef struct task_pace {
-    double together, alone; /* what a run takes, on average; 0: not known */
-    uint32_t left, backoff; /* runs alone to come; how many the next time */
-    uint32_t tries;         /* runs that `together` is of… */
-    uint32_t alone_runs;    /* …and `alone` */
-    uint32_t since;         /* runs together since one alone */
-    bool disturbed;         /* others took CPUs from the process */
-    bool waking;            /* the next run together finds the workers asleep */
+    struct {
+        double run;      /* what one takes, on average… */
+        uint32_t turns;  /* …over so many of the last turns; 0: not known */
+    } way[2];            /* together, alone */
+    bool alone;          /* how this turn is made… */
+    bool better;         /* …and which way is the better one, true: alone */
+    bool waking;         /* the next run finds the workers asleep: a short one does not count */
+    uint32_t stay, left; /* turns the better way until the next look; how many are left */
+    uint32_t runs;
+    double took; /* in this turn */
 } task_pace;
 
+/* How the next run shall be made. */
 static inline bool task_pace_alone(const task_pace *p)
 {
-    return p->left > 0;
+    return p->alone;
 }
 
-/* Of the last `most` runs, about, or of all of them so far. */
-static inline double task_pace_mean(double old, double took, uint32_t *runs, uint32_t most)
+static inline bool task_pace_begins(const task_pace *p)
 {
-    *runs += *runs < most;
-    return old + (took - old) / *runs;
+    return p->runs == 0;
 }
 
-static inline uint32_t task_pace_longest(double alone, double second)
+/* After each run: is the turn over? `second`: in the unit of `took`. */
+static inline bool task_pace_note(task_pace *p, double took, double second)
 {
-    double runs = 2 * second / alone;
-    return runs < TASK_PACE_LEAST  ? TASK_PACE_LEAST
-           : runs > TASK_PACE_MOST ? TASK_PACE_MOST
-                                   : (uint32_t)runs;
+    bool waking = p->waking, whole = took >= TASK_PACE_TURN * second;
+    p->waking = false;
+    if (waking && !whole)
+        return false;
+    p->runs++;
+    p->took += took;
+    return p->took >= TASK_PACE_TURN * second;
 }
 
-/* Is it worth some runs to know what one alone takes? */
-static inline bool task_pace_curious(const task_pace *p)
+/* After each turn. `waited`: for CPUs that others had, all threads together. */
+static inline void task_pace_next(task_pace *p, double waited)
 {
-    if (p->alone > 0)
-        return p->since >= TASK_PACE_LOOK && p->together > TASK_PACE_CLEARLY * p->alone;
-    return p->disturbed;
-}
-
-/* Shall the caller say now whether the process has lost CPUs since he was asked last? */
-static inline bool task_pace_asks(const task_pace *p)
-{
-    return !(p->alone > 0) && p->since % TASK_PACE_RUNS == 0;
-}
-
-/* After each run; `second`: in the unit of `took`. */
-static inline void task_pace_note(task_pace *p, bool alone, double took, double second)
-{
-    if (alone) {
-        p->alone = task_pace_mean(p->alone, took, &p->alone_runs, 4 * TASK_PACE_LOOKS);
-        p->waking = --p->left == 0;
-        p->since = 0;
+    bool was = p->alone, known = p->way[!was].turns > 0;
+    if (!was && waited < TASK_PACE_SHARED * p->took) {
+        *p = (task_pace){0};
         return;
     }
-    p->since++;
-    if (p->waking) {
-        p->waking = false;
-        return;
+    p->way[was].turns += p->way[was].turns < TASK_PACE_MEMORY;
+    p->way[was].run += (p->took / p->runs - p->way[was].run) / p->way[was].turns;
+    p->took = 0;
+    p->runs = 0;
+    bool better = known && p->way[1].run * (p->better ? TASK_PACE_GAIN : 1) < p->way[0].run;
+    if (better != p->better) {
+        p->better = better;
+        p->left = p->stay = 1;
+    } else if (was != better) { /* a look that changed nothing */
+        p->stay = p->stay ? 2 * p->stay : 1;
+        p->left = p->stay = p->stay < TASK_PACE_MOST ? p->stay : TASK_PACE_MOST;
     }
-    p->together = task_pace_mean(p->together, took, &p->tries, TASK_PACE_RUNS);
-    if (p->tries < (p->backoff > 1 ? TASK_PACE_TRIES : TASK_PACE_RUNS))
-        return;
-    if (task_pace_curious(p)) {
-        p->left = TASK_PACE_LOOKS;
-        return;
-    }
-    if (!(p->alone > 0) || p->together <= TASK_PACE_ENOUGH * p->alone) {
-        p->backoff = 1;
-        return;
-    }
-    uint32_t longest = task_pace_longest(p->alone, second);
-    p->left = p->backoff ? p->backoff : 1;
-    p->backoff = 4 * p->left < longest ? 4 * p->left : longest;
-    p->together = 0; /* the next try counts afresh */
-    p->tries = 0;
+    p->alone = p->left ? better : !better;
+    p->left -= p->left > 0;
+    p->waking = was && !p->alone;
 }
 
 #endif

@@ -6,8 +6,6 @@
 #include <sched.h>
 #include <string.h>
 
-#include <sys/resource.h>
-
 #include "task/graph.h"
 
 enum {
@@ -516,30 +514,18 @@ static void run_anyhow(tacit_task_runtime *rt, tacit_task_graph *g, bool paralle
     g->in_stints = (double)g->last_ticks > LOOK_NS * rt->ticks_per_ns * (double)g->count;
 }
 
-/* Was a CPU taken from this process as often as by neighbours that share it: every few
- * milliseconds of the runs since the last look? */
-static bool lost_cpus(const tacit_task_runtime *rt, tacit_task_graph *g)
-{
-    enum { OFTEN_NS = 20000000 };
-    struct rusage use;
-    if (getrusage(RUSAGE_SELF, &use) != 0)
-        return false;
-    uint64_t lost = (uint64_t)use.ru_nivcsw, before = g->lost_cpus, took = g->look_ticks;
-    g->lost_cpus = lost;
-    g->look_ticks = 0;
-    return took && (double)(lost - before) * OFTEN_NS * rt->ticks_per_ns > (double)took;
-}
-
 /* With the workers, unless they are rather in the way. */
 static void run_together(tacit_task_runtime *rt, tacit_task_graph *g)
 {
-    bool alone = task_pace_alone(&g->pace) && !g->async_count;
-    if (task_pace_asks(&g->pace))
-        g->pace.disturbed = lost_cpus(rt, g);
-    run_anyhow(rt, g, !alone);
-    g->look_ticks += g->last_ticks;
-    if (!g->async_count && !g->learning)
-        task_pace_note(&g->pace, alone, (double)g->last_ticks, 1e9 * rt->ticks_per_ns);
+    task_pace *p = &g->pace;
+    double ns = rt->ticks_per_ns;
+    if (task_pace_begins(p) && !g->async_count)
+        g->waited_ns = task_stint_waited(rt);
+    run_anyhow(rt, g, !task_pace_alone(p));
+    if (g->async_count || g->learning || !task_pace_note(p, (double)g->last_ticks, 1e9 * ns))
+        return;
+    uint64_t waited = task_stint_waited(rt);
+    task_pace_next(p, waited > g->waited_ns ? (double)(waited - g->waited_ns) * ns : 0);
 }
 
 tacit_status tacit_task_graph_run(tacit_task_runtime *rt, tacit_task_graph *g, tacit_error *err)

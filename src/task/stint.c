@@ -4,7 +4,10 @@
  * he has the CPU again. So in a run of a graph a thread offers the CPU to others by itself, between
  * two nodes, a little before it would be taken. The share it gets is the same. Where nobody
  * wants the CPU, that costs a system call every few milliseconds. */
+#include <fcntl.h>
+#include <inttypes.h>
 #include <sched.h>
+#include <stdio.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -41,4 +44,30 @@ void task_stint_end(task_worker *w)
     (void)sched_yield();
     w->tired = false;
     w->stint = task_ticks();
+}
+
+/* What the kernel says a thread has waited for a CPU although it could have run; 0: it does not. */
+static uint64_t waited_ns(const char *path)
+{
+    char text[80];
+    uint64_t waited = 0;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return 0;
+    ssize_t n = read(file, text, sizeof text - 1);
+    (void)close(file);
+    text[n > 0 ? n : 0] = 0;
+    return sscanf(text, "%*u %" SCNu64, &waited) == 1 ? waited : 0;
+}
+
+uint64_t task_stint_waited(tacit_task_runtime *rt)
+{
+    uint64_t sum = waited_ns("/proc/thread-self/schedstat");
+    for (uint32_t i = 1; i < rt->threads; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "/proc/self/task/%d/schedstat",
+                 LOAD(&rt->workers[i].tid, RELAXED));
+        sum += waited_ns(path);
+    }
+    return sum;
 }

@@ -2,7 +2,6 @@
  * Graph runs that do not have the workers to themselves: asynchronous devices inside the graph,
  * other graphs on the same runtime at the same time, costs learnt while running. */
 #include "task/backend.h"
-#include "task/pace.h"
 
 enum { CELLS = 6, LAYERS = 12 };
 
@@ -314,75 +313,6 @@ static void graphs_learn_what_nodes_cost(void **state)
     tacit_task_destroy(rt);
 }
 
-/* ---- alone or together -------------------------------------------------------------------- */
-
-enum { LONGEST = 128, SECOND = LONGEST * 18 / 2 }; /* runs alone that take 18 each: two seconds */
-
-/* `count` runs that take `together` with workers and `alone` without; returns how many were alone.
- */
-static int pace_runs(task_pace *p, int count, double together, double alone)
-{
-    int n = 0;
-    for (int i = 0; i < count; i++) {
-        bool by_itself = task_pace_alone(p);
-        n += by_itself;
-        task_pace_note(p, by_itself, by_itself ? alone : together, SECOND);
-    }
-    return n;
-}
-
-static void workers_in_the_way_are_left_out(void **state)
-{
-    (void)state;
-    task_pace p = {0};
-    assert_int_equal(pace_runs(&p, 1000, 10, 18), 0); /* nothing to see: never alone */
-    /* Neighbours come: longer than alone. */
-    p.disturbed = true;
-    assert_in_range(pace_runs(&p, 1000, 30, 18), 950, 999);
-    /* They go: found out within the longest pause, and for good. */
-    assert_in_range(pace_runs(&p, 200, 10, 18), 0, LONGEST);
-    assert_int_equal(pace_runs(&p, 1000, 10, 18), 0);
-    /* Disturbed, but still faster than alone: that is looked at, and the workers stay. */
-    const int looks = TASK_PACE_LOOKS * (1000 / TASK_PACE_LOOK + 1);
-    task_pace q = {.disturbed = true};
-    assert_in_range(pace_runs(&q, 1000, 16, 18), TASK_PACE_LOOKS, looks);
-    /* Clearly faster: looked at once. */
-    task_pace o = {.disturbed = true};
-    assert_int_equal(pace_runs(&o, 1000, 12, 18), TASK_PACE_LOOKS);
-    /* A little slower than alone. */
-    task_pace v = {.disturbed = true};
-    assert_in_range(pace_runs(&v, 1000, 20, 18), 900, 999);
-    /* One long run, and workers that are asleep after every run alone: they are woken again. */
-    task_pace s = {.disturbed = true};
-    (void)pace_runs(&s, 20, 10, 18);
-    (void)pace_runs(&s, 1, 500, 18);
-    int apart = 0;
-    for (int i = 0; i < 100; i++) {
-        bool by_itself = task_pace_alone(&s), slept = i == 0 || apart > 0;
-        apart = by_itself ? apart + 1 : 0;
-        task_pace_note(&s, by_itself, by_itself ? 18 : slept ? 30 : 10, SECOND);
-    }
-    assert_int_equal(pace_runs(&s, 1000, 10, 18), 0);
-    /* Runs alone that are long now and then do not decide either. */
-    task_pace u = {.disturbed = true};
-    int lonely = 0;
-    for (int i = 0; i < 4000; i++) {
-        bool by_itself = task_pace_alone(&u);
-        lonely += by_itself;
-        task_pace_note(&u, by_itself, by_itself ? (i % 7 ? 18 : 40) : 28, SECOND);
-    }
-    assert_in_range(lonely, 3200, 3999);
-    /* After a pause the first run is slow, slower than alone: that is no reason to go on alone. */
-    task_pace t = {.disturbed = true};
-    lonely = 0;
-    for (int i = 0; i < 1000; i++) {
-        bool by_itself = task_pace_alone(&t);
-        lonely += by_itself;
-        task_pace_note(&t, by_itself, by_itself ? 36 : i % 4 == 0 ? 60 : 22, SECOND);
-    }
-    assert_in_range(lonely, 0, looks + 8);
-}
-
 int main(void)
 {
     unused_helpers();
@@ -393,7 +323,6 @@ int main(void)
         cmocka_unit_test(graphs_of_one_runtime_run_at_the_same_time),
         cmocka_unit_test(a_graph_cannot_be_run_twice_at_once),
         cmocka_unit_test(graphs_learn_what_nodes_cost),
-        cmocka_unit_test(workers_in_the_way_are_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
