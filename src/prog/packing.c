@@ -5,11 +5,14 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/cpu.h"
 #include "ir/recipe.h"
 
 enum { MOST = 8, WORTH = 1 << 20 }; /* threads; bytes below which one is not worth starting */
+enum { PIECE = 2 << 20 };           /* bytes touched at a time: a huge page */
 
 typedef struct worker {
     prog_packing *packing;
@@ -36,6 +39,9 @@ struct prog_packing {
     pthread_cond_t moved; /* the last job of a node, or its last early one, is done */
     uint32_t next, left;
     bool stop, guest_busy, settled;
+    char *touch; /* memory that will be written… */
+    size_t touch_left;
+    uint32_t touching; /* …pieces of which threads are at */
     worker all[MOST];  /* the first one is for callers */
     uint32_t threads;  /* beside the caller */
     cpu_set_t allowed; /* processors for them, once they run */
@@ -69,6 +75,47 @@ static void run_next(prog_packing *k, void *room)
         pthread_cond_broadcast(&k->moved);
 }
 
+/* Lets the system find the pages of the next piece, which it does when they are first written. */
+static void touch_next(prog_packing *k)
+{
+    char *at = k->touch;
+    size_t bytes = k->touch_left < PIECE ? k->touch_left : PIECE;
+    k->touch += bytes;
+    k->touch_left -= bytes;
+    k->touching++;
+    pthread_mutex_unlock(&k->lock);
+#if defined(MADV_POPULATE_WRITE)
+    (void)madvise(at, bytes, MADV_POPULATE_WRITE); /* else the first run does */
+#else
+    (void)at;
+#endif
+    pthread_mutex_lock(&k->lock);
+    if (--k->touching == 0)
+        pthread_cond_broadcast(&k->moved);
+}
+
+void prog_packing_touch(prog_packing *k, void *memory, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t begin = align_up((uintptr_t)memory, page),
+              end = ((uintptr_t)memory + bytes) & ~(page - 1);
+    pthread_mutex_lock(&k->lock);
+    if (begin < end && !k->touch_left) {
+        k->touch = (char *)memory + (begin - (uintptr_t)memory);
+        k->touch_left = end - begin;
+    }
+    pthread_mutex_unlock(&k->lock);
+}
+
+void prog_packing_forget(prog_packing *k)
+{
+    pthread_mutex_lock(&k->lock);
+    k->touch_left = 0;
+    while (k->touching)
+        pthread_cond_wait(&k->moved, &k->lock);
+    pthread_mutex_unlock(&k->lock);
+}
+
 static void *work(void *context)
 {
     const worker *self = context;
@@ -77,7 +124,10 @@ static void *work(void *context)
         (void)!sched_setaffinity(0, sizeof k->allowed, &k->allowed);
     pthread_mutex_lock(&k->lock);
     while (!k->stop && k->next < k->count)
-        run_next(k, self->room);
+        if (k->touch_left)
+            touch_next(k);
+        else
+            run_next(k, self->room);
     pthread_mutex_unlock(&k->lock);
     return NULL;
 }

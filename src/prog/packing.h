@@ -23,7 +23,11 @@ tacit_status prog_packing_start(const op_lower *c, const op_jobs *jobs, const ui
 bool prog_packing_goes_on(const prog_packing *k);
 /* Returns when the weights of node i are packed, having helped. */
 void prog_packing_need(prog_packing *k, uint32_t node);
-/* The same for all nodes; threads and memory are given back. */
+/* Memory that a run will write: the threads see to its pages, so that the run need not wait for
+ * them. To be forgotten before it is released. */
+void prog_packing_touch(prog_packing *k, void *memory, size_t bytes);
+void prog_packing_forget(prog_packing *k);
+/* prog_packing_need of all nodes; threads and memory are given back. */
 void prog_packing_finish(prog_packing *k);
 /* What is not packed yet stays so. */
 void prog_packing_free(prog_packing *k);

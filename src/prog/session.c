@@ -45,6 +45,8 @@ static tacit_status place_arena(prog_session *s, tacit_error *err)
     if (!s->arena)
         return error_set(err, TACIT_ERR_MEMORY, "out of memory: an arena of %llu bytes",
                          (unsigned long long)p->plan.arena_bytes);
+    if (!p->tasks && prog_packing_goes_on(p->packing)) /* tasks run when all is packed */
+        prog_packing_touch(p->packing, s->arena, p->plan.arena_bytes);
     for (uint32_t i = 0; i < p->fixed.count; i++) {
         const prog_patch *f = &p->fixed.data[i];
         set_pointer(s->args, f->at,
@@ -84,6 +86,8 @@ void prog_session_free(prog_session *s)
         prog_tasks_close(s);
     for (uint32_t i = 0; s->own_outputs && i < p->graph->outputs.count; i++)
         mem_release(p->allocator, s->own_outputs[i], s->results[i].bytes);
+    if (prog_packing_goes_on(p->packing))
+        prog_packing_forget(p->packing);
     mem_release(p->allocator, s->arena, p->plan.arena_bytes);
     eager_free(s->eager);
     arena_free(&s->tail_memory);

@@ -98,6 +98,13 @@ static void check(const char *arguments)
         release(&expected);
         tacit_program_free(p);
         tacit_program_free(compile(m, &early)); /* nobody runs it */
+        tacit_session *s[2];
+        p = compile(m, &early);
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(tacit_session_create(p, &s[i], NULL), TACIT_OK);
+        for (int i = 0; i < 2; i++) /* their memory goes while threads may see to its pages */
+            tacit_session_free(s[i]);
+        tacit_program_free(p);
     }
     tacit_model_free(m);
 }
