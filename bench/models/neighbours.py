@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """With one or two processes beside it that never stop, is a model with two threads at least as fast
 as with one? Ours and ONNX Runtime, each with one thread and with two, take turns as in compare.py.
-What counts is how much gets done: the mean of a turn, and the median over turns, after every side has
-had a second to find out who else is there.
+What counts is how much gets done: the mean over all turns, after every side has had a second to find
+out who else is there. Who shares a processor with whom is the kernel's chance, for many turns in a row: of
+two sides that are the same one may seem 10 % faster after seven turns beside two processes. So our
+sides have many turns, in both orders, and the ratio's standard error is reported.
 
 Usage: neighbours.py BUILD [PREFIX]   entries neighbour/NAME/nK, K processes
 Environment: as compare.py."""
+import math
 import os
 import statistics
 import subprocess
@@ -20,7 +23,8 @@ ENTRIES = [("mlp-32x2048", "mlp --width 2048 --batch 32", 0),
            ("gpt2-decode", "gpt2 --decode", 128)]  # positions behind the token
 TURN = 0.4  # seconds: several time slices of the kernel's
 SETTLE = 1.0  # seconds beside the others that do not count
-ROUNDS = int(os.environ.get("TACIT_BENCH_ROUNDS", "7"))
+ROUNDS = 3 * int(os.environ.get("TACIT_BENCH_ROUNDS", "7"))
+PEER_EVERY = 3  # rounds: a hint is enough there
 
 
 def turn(side):
@@ -35,10 +39,17 @@ def measure(sides):
         while time.monotonic() - start < SETTLE:
             took = min(side.ask(3)["ns"])
         side.count = max(3, int(TURN * 1e9 / took))
-    for _ in range(ROUNDS):
-        for side in sides:
-            turn(side)
-    return [side.median() for side in sides]
+    for i in range(ROUNDS):
+        for side in sides if i % 2 else sides[::-1]:
+            if side.label == "tacit" or i % PEER_EVERY == 0:
+                turn(side)
+    return [statistics.mean(side.kept) / 1e6 for side in sides]
+
+
+def error(one, two):
+    """Standard error of the ratio, from turns of the same round."""
+    logs = [math.log(a / b) for a, b in zip(one.kept, two.kept)]
+    return statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else 0
 
 
 def open_sides(bench, path, past):
@@ -65,7 +76,8 @@ def neighbour(bench, name, arguments, past, count):
             side.close()
     half = len(times) // 2  # ours with one thread, perhaps the peer's, then the same with two
     theirs = f"; {sides[1].opened['version']}: {times[1] / times[half + 1]:.2f}" if half > 1 else ""
-    bench.record(f"neighbour/{name}/n{count}", times[half], times[0], "1 thread" + theirs, "ms",
+    chance = f"1 thread, ± {error(sides[0], sides[half]):.2f}"
+    bench.record(f"neighbour/{name}/n{count}", times[half], times[0], chance + theirs, "ms",
                  runs=len(sides[half].kept))
 
 
