@@ -224,12 +224,13 @@ static PyObject *model_weight(PyObject *self, PyObject *args)
 bool py_options_get(PyObject *tuple, py_options *out)
 {
     PyObject *dims, *disabled, *last;
-    int executor, validate, plan, in_place, plain_sums, start_early;
+    int executor, validate, plan, in_place, plain_sums, start_early, batch_invariant;
     const char *packed;
     unsigned threads;
     *out = (py_options){0};
-    if (!PyArg_ParseTuple(tuple, "OiIiiOppzOp:compile", &dims, &executor, &threads, &validate,
-                          &plan, &disabled, &in_place, &plain_sums, &packed, &last, &start_early) ||
+    if (!PyArg_ParseTuple(tuple, "OiIiiOppzOpp:compile", &dims, &executor, &threads, &validate,
+                          &plan, &disabled, &in_place, &plain_sums, &packed, &last, &start_early,
+                          &batch_invariant) ||
         !py_dims_get(dims, &out->dims) || !py_names_get(disabled, &out->passes) ||
         !py_names_get(last, &out->last)) {
         py_options_free(out);
@@ -245,6 +246,7 @@ bool py_options_get(PyObject *tuple, py_options *out)
                                            .n_disabled_passes = out->passes.count,
                                            .update_in_place = in_place,
                                            .plain_sums = plain_sums,
+                                           .batch_invariant = batch_invariant,
                                            .packed_file = packed,
                                            .last_only = out->last.names,
                                            .n_last_only = out->last.count,

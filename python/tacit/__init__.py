@@ -287,6 +287,7 @@ def compile(
     packed: Optional[str] = None,
     last: Sequence[str] = (),
     start_early: bool = False,
+    batch_invariant: bool = False,
 ) -> Session:
     """Compiles a model (or what tacit.load or tacit.Graph make one of) and opens a session.
 
@@ -298,11 +299,12 @@ def compile(
     the next process maps them ("auto": the model's name with .tacit-cache behind it). `last` names
     outputs of which only the last position (the axis before the last) is wanted. With `start_early`
     threads may still be packing weights when this returns; the first run waits for what it needs, and
-    until it has ended the process must not fork and arrays used as weights must not change.
+    until it has ended the process must not fork and arrays used as weights must not change. With
+    `batch_invariant` a row has the same bits whatever the batch it is in.
     """
     options = _options(
         dims, exec, threads, validate, plan, disabled_passes, update_in_place, plain_sums,
-        packed, last, start_early
+        packed, last, start_early, batch_invariant
     )
     return _model(model)._compile(*options).session(strict)
 
@@ -322,18 +324,19 @@ def runner(
     packed: Optional[str] = None,
     last: Sequence[str] = (),
     start_early: bool = False,
+    batch_invariant: bool = False,
 ) -> Runner:
     """A model to call with arrays of any sizes: it is compiled once for every set of sizes met, and
     the programs of the last `capacity` sets are kept. `dims` fixes some of the symbolic sizes.
 
     `buckets`, {symbol: multiple}, rounds sizes up: fewer programs, some wasted work. Inputs are padded
     with zeros and outputs cut back, so it is for sizes where padding does not touch the rows that
-    count (a batch; a sequence under a causal or padding mask). `plain_sums`, `packed`, `last` and
-    `start_early` as in tacit.compile.
+    count (a batch; a sequence under a causal or padding mask). `plain_sums`, `packed`, `last`,
+    `start_early` and `batch_invariant` as in tacit.compile.
     """
     options = _options(
         dims, exec, threads, validate, plan, disabled_passes, False, plain_sums, packed,
-        last, start_early
+        last, start_early, batch_invariant
     )
     return _model(model)._runner(options, capacity, buckets, strict)
 
@@ -350,6 +353,7 @@ def _options(
     packed: Optional[str],
     last: Sequence[str],
     start_early: bool,
+    batch_invariant: bool,
 ) -> Tuple[Any, ...]:
     return (
         dims,
@@ -363,6 +367,7 @@ def _options(
         packed,
         last,
         start_early,
+        batch_invariant,
     )
 
 

@@ -48,6 +48,7 @@ class Model:
         packed: Optional[str],
         last: Sequence[str],
         start_early: bool,
+        batch_invariant: bool,
     ) -> Any: ...
     def _runner(
         self,

@@ -67,6 +67,19 @@ def test_starting_early_gives_the_same_bits(rng, executor):
         np.testing.assert_array_equal(result, expected)
 
 
+def test_rows_do_not_depend_on_the_batch(rng):
+    g = tacit.Graph()
+    y = g.input("x", "f32", ("batch", 512)) @ g.weight("w", rng.standard_normal((512, 256), np.float32))
+    g.output("y", y)
+    model, x = g.model(), rng.standard_normal((33, 512), np.float32)
+    runner = tacit.runner(model, batch_invariant=True)
+    whole = tacit.compile(model, dims={"batch": 33}, batch_invariant=True)(x)
+    for n in (1, 2, 3, 7, 14, 32):
+        np.testing.assert_array_equal(runner(x[:n]), whole[:n])
+    one, few = tacit.runner(model)(x[:1]), tacit.runner(model)(x[:14])
+    assert not np.array_equal(one, few[:1])  # otherwise the option would be for nothing
+
+
 def test_last_position_only(rng):
     g = tacit.Graph()
     w = rng.random((4, 5), np.float32)
