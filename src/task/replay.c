@@ -12,7 +12,8 @@ enum {
     STEAL_MOST = 16,
     SERIAL_NS = 2000,
     SERIAL_NODES = 64,
-    LOOK_NS = 300, /* shorter nodes are not worth a look at the time after each */
+    TINY_TURNS = 100, /* turns of graphs of shorter nodes than below, in one of others */
+    LOOK_NS = 300,    /* shorter nodes are not worth a look at the time after each */
 };
 
 /* ---- one node ----------------------------------------------------------------------------- */
@@ -514,18 +515,23 @@ static void run_anyhow(tacit_task_runtime *rt, tacit_task_graph *g, bool paralle
     g->in_stints = (double)g->last_ticks > LOOK_NS * rt->ticks_per_ns * (double)g->count;
 }
 
-/* With the workers, unless they are rather in the way. */
+/* With the workers, unless they are rather in the way: to neighbours, or because nodes are so tiny
+ * that handing them over costs more than they do. These take turns undisturbed, too, short ones. */
 static void run_together(tacit_task_runtime *rt, tacit_task_graph *g)
 {
     task_pace *p = &g->pace;
-    double ns = rt->ticks_per_ns;
-    if (task_pace_begins(p) && !g->async_count)
+    bool tiny = !g->in_stints;
+    double ns = rt->ticks_per_ns, second = 1e9 * ns / (tiny ? TINY_TURNS : 1);
+    if (!tiny && task_pace_begins(p) && !g->async_count)
         g->waited_ns = task_stint_waited(rt);
     run_anyhow(rt, g, !task_pace_alone(p));
-    if (g->async_count || g->learning || !task_pace_note(p, (double)g->last_ticks, 1e9 * ns))
-        return;
-    uint64_t waited = task_stint_waited(rt);
-    task_pace_next(p, waited > g->waited_ns ? (double)(waited - g->waited_ns) * ns : 0);
+    if (tiny == g->in_stints)
+        *p = (task_pace){0};
+    else if (!g->async_count && !g->learning && task_pace_note(p, (double)g->last_ticks, second)) {
+        uint64_t waited = tiny ? 0 : task_stint_waited(rt);
+        double lost = waited > g->waited_ns ? (double)(waited - g->waited_ns) * ns : 0;
+        task_pace_next(p, tiny ? p->took : lost);
+    }
 }
 
 tacit_status tacit_task_graph_run(tacit_task_runtime *rt, tacit_task_graph *g, tacit_error *err)
