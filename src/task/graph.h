@@ -85,7 +85,6 @@ struct tacit_task_graph {
     task_node *nodes; /* aligned, after seal */
     uint32_t *adjacent, *roots;
     uint32_t count, root_count, root_chunk, deque_mask;
-    uint32_t look_every;      /* nodes between two looks at the time */
     _Atomic uint32_t **items; /* per worker: storage of its deque */
     uint64_t edges, total_cost;
     task_calendar calendar;
