@@ -22,7 +22,7 @@ void pass_ops_find(const op_def **rows)
 /* Lists have an entry for every value and node made so far. */
 static bool catch_up(pass_edit *e)
 {
-    arena *a = e->c->scratch;
+    arena *a = e->c->lists;
     while (e->head.count < e->g->values.count)
         if (!vec_push(a, &e->head, PASS_NONE) || !vec_push(a, &e->count, 0))
             return false;
@@ -62,7 +62,7 @@ static bool link_node(pass_edit *e, ir_node *n)
         return false;
     e->first.data[n->id] = e->uses.count;
     for (uint32_t k = 0; k < n->n_inputs; k++) {
-        if (!vec_push(e->c->scratch, &e->uses, (pass_use){n, k, PASS_NONE, PASS_NONE}))
+        if (!vec_push(e->c->lists, &e->uses, (pass_use){n, k, PASS_NONE, PASS_NONE}))
             return false;
         if (n->inputs[k])
             link_use(e, e->uses.count - 1, n->inputs[k]);
@@ -70,10 +70,10 @@ static bool link_node(pass_edit *e, ir_node *n)
     return true;
 }
 
-/* Room for the graph as it is and some more: every pass begins with these lists. */
+/* Room for the graph as it is and some more. */
 static bool make_room(pass_edit *e)
 {
-    arena *a = e->c->scratch;
+    arena *a = e->c->lists;
     uint32_t values = e->g->values.count, nodes = e->g->nodes.count, uses = e->g->outputs.count;
     for (uint32_t i = 0; i < nodes; i++)
         uses += e->g->nodes.data[i]->n_inputs;
@@ -85,6 +85,11 @@ static bool make_room(pass_edit *e)
 
 tacit_status pass_edit_begin(pass_edit *e, pass_context *c)
 {
+    if (c->kept->g) {
+        *e = *c->kept;
+        return TACIT_OK;
+    }
+    arena_reset(c->lists);
     *e = (pass_edit){.c = c, .g = c->graph};
     bool ok = make_room(e) && catch_up(e);
     for (uint32_t i = 0; ok && i < e->g->nodes.count; i++)
@@ -92,11 +97,14 @@ tacit_status pass_edit_begin(pass_edit *e, pass_context *c)
             ok = link_node(e, e->g->nodes.data[i]);
     e->outputs = e->uses.count;
     for (uint32_t i = 0; ok && i < e->g->outputs.count; i++) {
-        ok = vec_push(c->scratch, &e->uses, (pass_use){NULL, i, PASS_NONE, PASS_NONE});
+        ok = vec_push(c->lists, &e->uses, (pass_use){NULL, i, PASS_NONE, PASS_NONE});
         if (ok)
             link_use(e, e->uses.count - 1, e->g->outputs.data[i]);
     }
-    return ok ? TACIT_OK : error_memory(c->err, "use lists of a pass");
+    if (!ok)
+        return error_memory(c->err, "use lists of a pass");
+    *c->kept = *e;
+    return TACIT_OK;
 }
 
 void pass_set_input(pass_edit *e, ir_node *n, uint32_t k, ir_value *v)

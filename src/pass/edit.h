@@ -136,7 +136,8 @@ typedef struct pass_edit {
     uint32_t outputs;    /* the use of graph output 0 */
 } pass_edit;
 
-/* Builds the use lists; they stay right as long as edits go through the functions below. */
+/* Builds the use lists, or takes those of the pass before if that changed nothing; they stay right
+ * as long as edits go through the functions below. */
 tacit_status pass_edit_begin(pass_edit *e, pass_context *c);
 
 typedef tacit_status pass_visit_fn(pass_edit *e, ir_node *n);

@@ -105,6 +105,7 @@ static tacit_status choose(const pass_options *o, bool *on, tacit_error *err)
 
 typedef struct runner {
     pass_context c;
+    pass_edit kept;
     arena *memory;
     pass_report *report;
     bool on[PASS_COUNT];
@@ -130,6 +131,8 @@ static tacit_status run_pass(runner *r, uint32_t i)
     uint64_t start = clock_ns();
     tacit_status status = table[i].run(&r->c);
     arena_reset(r->c.scratch);
+    if (r->c.rewrites || r->c.graph->nodes.count != before || r->c.graph->values.count != values)
+        r->kept.g = NULL;
     if (status == TACIT_OK && r->c.rewrites)
         status = ir_graph_sort(r->c.graph, r->c.err);
     else if (status == TACIT_OK)
@@ -179,17 +182,20 @@ tacit_status pass_pipeline(ir_graph *g, const pass_options *options, arena *memo
         options && options->fold_budget ? options->fold_budget : (uint64_t)PASS_FOLD_BUDGET;
     const op_def *ops[PASS_OP_COUNT];
     pass_ops_find(ops);
-    arena scratch;
+    arena scratch, lists;
     arena_init(&scratch, g->memory->allocator);
+    arena_init(&lists, g->memory->allocator);
     runner r = {.c = {.graph = g,
                       .ops = ops,
                       .scratch = &scratch,
+                      .lists = &lists,
                       .fold_left = &budget,
                       .late_weights = options && options->late_weights,
                       .log = options ? options->log : NULL,
                       .err = err},
                 .memory = memory,
                 .report = report};
+    r.c.kept = &r.kept;
     tacit_status status = choose(options, r.on, err);
     uint32_t last = 0;
     for (uint32_t i = 0; i < PASS_COUNT; i++)
@@ -197,5 +203,6 @@ tacit_status pass_pipeline(ir_graph *g, const pass_options *options, arena *memo
     for (uint32_t s = 0; status == TACIT_OK && s <= last; s++)
         status = run_stage(&r, s);
     arena_free(&scratch);
+    arena_free(&lists);
     return status;
 }
