@@ -58,16 +58,41 @@ static machine any_machine(rng *r, double noise, double waits)
     return m;
 }
 
+/* But for the one that tells what it takes. */
 static void undisturbed_runs_are_never_alone(void **state)
 {
     (void)state;
     rng r = rng_seed(1);
     for (int i = 0; i < 50; i++) {
-        machine m = any_machine(&r, 0.5, 0.1); /* what a machine at rest does itself */
+        machine m = any_machine(&r, 0.2, 0.1); /* what a machine at rest does itself */
+        m.together = m.alone * between(&r, 0.4, 0.6);
         task_pace p = {0};
         history h = {0};
         live(&p, &m, 20, &r, &h);
-        assert_true(h.time_alone == 0);
+        assert_true(h.time_alone > 0 && h.time_alone <= 1.2 * m.alone);
+    }
+}
+
+/* Nobody waits for a CPU, but together everything takes longer: for a while, for CPUs that are far
+ * from each other. */
+static void far_cpus_are_left_alone(void **state)
+{
+    (void)state;
+    rng r = rng_seed(5);
+    for (int i = 0; i < 100; i++) {
+        machine near = any_machine(&r, 0.1, 0.1), far = near;
+        near.together = 0.55 * near.alone;
+        far.together = near.alone * between(&r, 1.15, 2);
+        task_pace p = {0};
+        history h = {0};
+        live(&p, i % 2 ? &near : &far, 5, &r, &h);
+        double begin = h.time, before = h.time_alone, runs = h.runs;
+        live(&p, &far, 30, &r, &h);
+        assert_true((h.runs - runs) * near.alone > 0.93 * (h.time - begin));
+        assert_true(h.time_alone - before > 0.85 * (h.time - begin));
+        begin = h.time;
+        live(&p, &near, 10, &r, &h);
+        assert_true(h.last_alone - begin <= (TASK_PACE_MOST + 2) * (TASK_PACE_TURN + near.alone));
     }
 }
 
@@ -133,6 +158,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(undisturbed_runs_are_never_alone),
+        cmocka_unit_test(far_cpus_are_left_alone),
         cmocka_unit_test(the_better_way_is_found_and_kept),
         cmocka_unit_test(workers_come_back_soon),
         cmocka_unit_test(waking_does_not_count),
