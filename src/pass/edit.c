@@ -83,13 +83,20 @@ static bool make_room(pass_edit *e)
            vec_reserve(a, &e->uses, uses + uses / 4);
 }
 
+/* Are the kept lists those of the graph? A pass may ask again after it has changed something. */
+static bool is_current(const pass_context *c)
+{
+    const pass_edit *k = c->kept;
+    return k->g && !c->rewrites && k->first.count == c->graph->nodes.count &&
+           k->head.count == c->graph->values.count;
+}
+
 tacit_status pass_edit_begin(pass_edit *e, pass_context *c)
 {
-    if (c->kept->g) {
+    if (is_current(c)) {
         *e = *c->kept;
         return TACIT_OK;
     }
-    arena_reset(c->lists);
     *e = (pass_edit){.c = c, .g = c->graph};
     bool ok = make_room(e) && catch_up(e);
     for (uint32_t i = 0; ok && i < e->g->nodes.count; i++)

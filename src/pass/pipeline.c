@@ -131,8 +131,10 @@ static tacit_status run_pass(runner *r, uint32_t i)
     uint64_t start = clock_ns();
     tacit_status status = table[i].run(&r->c);
     arena_reset(r->c.scratch);
-    if (r->c.rewrites || r->c.graph->nodes.count != before || r->c.graph->values.count != values)
-        r->kept.g = NULL;
+    if (r->c.rewrites || r->c.graph->nodes.count != before || r->c.graph->values.count != values) {
+        r->kept = (pass_edit){0};
+        arena_reset(r->c.lists);
+    }
     if (status == TACIT_OK && r->c.rewrites)
         status = ir_graph_sort(r->c.graph, r->c.err);
     else if (status == TACIT_OK)
