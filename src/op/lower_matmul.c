@@ -168,10 +168,24 @@ tacit_status op_product_columns_later(op_lower *c, op_job *job, const cpu_gemm_a
     return TACIT_OK;
 }
 
+tacit_status op_product_rows_later(op_lower *c, op_job *job, const cpu_gemm_args *g, int64_t whole,
+                                   int64_t *begin, int64_t *end)
+{
+    enum { PIECE = 1 << 18 }; /* floats */
+    int64_t step = (PIECE / g->b_row / whole + 1) * whole;
+    for (int64_t k = 0; k < g->k; k += step) {
+        *begin = k;
+        *end = k + step < g->k ? k + step : g->k;
+        job->first = (size_t)(k * g->b_row) * sizeof(float);
+        job->bytes = (size_t)((*end - k) * g->b_row) * sizeof(float);
+        TRY(op_lower_later(c, job));
+    }
+    return TACIT_OK;
+}
+
 /* Packs the right side piece by piece, dropping the pages each piece came from. */
 static tacit_status pack_right(op_lower *c, op_product *p, uint32_t input, int way)
 {
-    enum { PIECE = 1 << 18 }; /* floats */
     cpu_gemm_args *g = &p->g;
     cpu_isa isa = c->cpu.isa;
     int64_t width = cpu_gemm_width(isa), panels = (g->n + width - 1) / width;
@@ -188,18 +202,10 @@ static tacit_status pack_right(op_lower *c, op_product *p, uint32_t input, int w
                   .weight = b,
                   .field = offsetof(cpu_gemm_pack_args, b),
                   .bytes = b->bytes};
-    int64_t step = PIECE / g->b_row + 1;
-    if (g->b_col == 1) { /* rows of B are adjacent: some are one range of bytes */
-        for (int64_t k = 0; k < g->k; k += step) {
-            a.k_begin = k;
-            a.k_end = k + step < g->k ? k + step : g->k;
-            job.first = (size_t)(k * g->b_row) * sizeof(float);
-            job.bytes = (size_t)((a.k_end - k) * g->b_row) * sizeof(float);
-            TRY(op_lower_later(c, &job));
-        }
-    } else {
+    if (g->b_col == 1)
+        TRY(op_product_rows_later(c, &job, g, 1, &a.k_begin, &a.k_end));
+    else
         TRY(op_product_columns_later(c, &job, g, width));
-    }
     g->packed = packed;
     return TACIT_OK;
 }

@@ -15,7 +15,6 @@ bool op_slim_suits(const op_lower *c, const op_product *p)
 
 tacit_status op_slim_pack(op_lower *c, op_product *p)
 {
-    enum { PIECE = 1 << 18 }; /* floats */
     cpu_gemm_args *g = &p->g;
     cpu_isa isa = c->cpu.isa;
     int64_t width = cpu_gemm_width(isa), panels = (g->n + width - 1) / width;
@@ -34,15 +33,7 @@ tacit_status op_slim_pack(op_lower *c, op_product *p)
     g->packed = packed;
     g->slim = true;
     g->kc = g->k;
-    if (g->b_col != 1)
-        return op_product_columns_later(c, &job, g, width);
-    int64_t step = (PIECE / g->b_row / CPU_SLIM_ROWS + 1) * CPU_SLIM_ROWS;
-    for (int64_t k = 0; k < g->k; k += step) { /* rows of B are adjacent */
-        a.k_begin = k;
-        a.k_end = k + step < g->k ? k + step : g->k;
-        job.first = (size_t)(k * g->b_row) * sizeof(float);
-        job.bytes = (size_t)((a.k_end - k) * g->b_row) * sizeof(float);
-        TRY(op_lower_later(c, &job));
-    }
-    return TACIT_OK;
+    if (g->b_col == 1)
+        return op_product_rows_later(c, &job, g, CPU_SLIM_ROWS, &a.k_begin, &a.k_end);
+    return op_product_columns_later(c, &job, g, width);
 }

@@ -163,41 +163,39 @@ static inline uint32_t node_over(tacit_task_runtime *rt, task_worker *w, tacit_t
     return next;
 }
 
-/* As run_nodes below, but whose time on the CPU is over leaves the rest to others. */
-static __attribute__((noinline)) void run_in_stint(tacit_task_runtime *rt, task_worker *w,
-                                                   tacit_task_graph *g, uint32_t index)
+/* `stints`: whose time on the CPU is over leaves the rest to others. */
+static inline __attribute__((always_inline)) void run_chain(tacit_task_runtime *rt, task_worker *w,
+                                                            tacit_task_graph *g, uint32_t index,
+                                                            const bool stints)
 {
     int64_t done = 0;
-    while (index != TASK_NIL && !w->tired) {
+    while (index != TASK_NIL && !(stints && w->tired)) {
         task_node *n = &g->nodes[index];
         uint8_t status = run_node(rt, w, g, n, index);
         if (UNLIKELY(status == TASK_OUT))
             break;
         done++;
         index = node_over(rt, w, g, n, status);
-        w->tired = task_stint_over(rt, w);
+        if (stints)
+            w->tired = task_stint_over(rt, w);
     }
-    if (index != TASK_NIL && w->tired)
+    if (stints && w->tired && index != TASK_NIL)
         offer(rt, w, index);
     w->node_count += done;
 }
 
+static __attribute__((noinline)) void run_in_stint(tacit_task_runtime *rt, task_worker *w,
+                                                   tacit_task_graph *g, uint32_t index)
+{
+    run_chain(rt, w, g, index, true);
+}
+
 static void run_nodes(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g, uint32_t index)
 {
-    if (LIKELY(g->in_stints)) {
+    if (LIKELY(g->in_stints))
         run_in_stint(rt, w, g, index);
-        return;
-    }
-    int64_t done = 0;
-    do {
-        task_node *n = &g->nodes[index];
-        uint8_t status = run_node(rt, w, g, n, index);
-        if (UNLIKELY(status == TASK_OUT))
-            break;
-        done++;
-        index = node_over(rt, w, g, n, status);
-    } while (index != TASK_NIL);
-    w->node_count += done;
+    else
+        run_chain(rt, w, g, index, false);
 }
 
 /* Go on behind asynchronous nodes whose tokens came back. */
