@@ -31,6 +31,8 @@ ENTRIES = (
     + [("model/" + name, arguments) for name, arguments in TRANSFORMERS]
     + [("model/" + name, name) for name in CNNS]
 )
+# Prompts of which only the logits behind the last token are asked for; the peer runs the same file.
+LAST = ["model/gpt2-128", "model/gpt2-512"]
 TORCH = ("mlp", "block", "attention", "attention-causal", "gpt2", "bert", "minilm", "resnet50",
          "mobilenetv2")
 PAUSE = 0.05  # seconds between sides: spinning threads have gone to sleep by then
@@ -151,23 +153,28 @@ class Bench:
         how = ["serial"] if threads == 1 else ["tasks", "--threads", str(threads)]
         return [f"{self.build}/tacit", "bench", path, "--serve", "--exec", *how, *extra]
 
-    def sides(self, path, arguments, threads, extra=(), dims=()):
-        sides = [Side(self.ours(path, threads, *extra), "tacit")]
+    def commands(self, path, arguments, threads, extra=(), dims=()):
+        """What starts each side, and its label."""
+        commands = [(self.ours(path, threads, *extra), "tacit")]
         if self.ort:
-            sides.append(Side([self.ort, f"{self.here}/ort_runner.py", path, str(threads),
-                               *dims], "ort"))
+            commands.append(([self.ort, f"{self.here}/ort_runner.py", path, str(threads), *dims],
+                             "ort"))
         words = arguments.split()
         if self.torch and words[0] in TORCH:
             sizes = [f"{k[2:]}={v}" for k, v in zip(words[1::2], words[2::2])]
-            sides.append(Side([self.torch, f"{self.here}/torch_runner.py", words[0], str(threads),
-                               *sizes], "torch"))
-        return sides
+            commands.append(([self.torch, f"{self.here}/torch_runner.py", words[0], str(threads),
+                              *sizes], "torch"))
+        return commands
 
-    def compare(self, name, arguments, threads):
+    def sides(self, *arguments):
+        return [Side(command, label) for command, label in self.commands(*arguments)]
+
+    def compare(self, name, arguments, threads, asked=""):
         path = self.model(name, arguments)
+        name += "-last" if asked else ""
         sides = []
         try:
-            sides = self.sides(path, arguments, threads)
+            sides = self.sides(path, "none" if asked else arguments, threads, asked.split())
             interleave(sides)
             ours = sides[0]
             more = {"runs": len(ours.kept), "dropped_turns": sum(s.dropped for s in sides)}
@@ -181,19 +188,22 @@ class Bench:
             for side in sides:
                 side.close()
 
-    def opening(self, name, arguments, threads):
-        """Load, compile, first run; in fresh processes, in turn, the best of three each. Ours also with
-        the packed weights of an earlier process."""
+    def opening(self, name, arguments, threads, asked=""):
+        """Load, compile, first run; in fresh processes, one at a time, the best of five each. Ours also
+        with the packed weights of an earlier process."""
         if not self.ort:
             return
         path = self.model(name, arguments)
         packed = path + ".tacit-cache"
-        cached = self.ours(path, threads, "--packed", packed)
+        cached = self.ours(path, threads, "--packed", packed, *asked.split())
         best, version = {}, ""
         try:
             Side(cached, "cached").close()  # makes the file
-            for _ in range(3):
-                for side in self.sides(path, "none", threads) + [Side(cached, "cached")]:
+            for _ in range(5):
+                for command, label in [*self.commands(path, "none", threads, asked.split()),
+                                       (cached, "cached")]:
+                    time.sleep(PAUSE)
+                    side = Side(command, label)
                     side.close()
                     o = side.opened
                     took = (o["open_ns"] + o["first_ns"]) / 1e6
@@ -204,12 +214,17 @@ class Bench:
             if os.path.exists(packed):
                 os.remove(packed)
         peer = best["ort"]
-        short = name.split("/", 1)[1] if name.startswith("model/") else name.replace("/", "-")
+        short = self.short(name) + ("-last" if asked else "")
         for label, suffix in (("tacit", ""), ("cached", "-cached")):
             ours = best[label]
             self.record(f"open/{short}{suffix}/t{threads}", ours[0], peer[0], version, "ms")
             self.record(f"open/{short}{suffix}-peak/t{threads}", ours[1] / 1024, peer[1] / 1024,
                         version, "MiB")
+
+    @staticmethod
+    def short(name):
+        """What comes behind open/."""
+        return name.split("/", 1)[1] if name.startswith("model/") else name.replace("/", "-")
 
     def run(self):
         print(f"{'bench':34s} {'tacit':>12s}  {'peer':>12s}  ratio  peer")
@@ -217,11 +232,17 @@ class Bench:
             for threads in (1, 2):
                 if self.wanted(name + f"/t{threads}") and (threads == 1 or "overhead" not in name):
                     self.attempt(self.compare, name, arguments, threads)
-            short = name.split("/", 1)[1] if name.startswith("model/") else name.replace("/", "-")
             for threads in (1, 2):
                 if (name.startswith(("model/", "mlp/", "block/"))
-                        and self.wanted(f"open/{short}/t{threads}")):
+                        and self.wanted(f"open/{self.short(name)}/t{threads}")):
                     self.attempt(self.opening, name, arguments, threads)
+        for name in LAST:
+            for threads in (1, 2):
+                given = (name, dict(ENTRIES)[name], threads, "--last logits")
+                if self.wanted(f"{name}-last/t{threads}"):
+                    self.attempt(self.compare, *given)
+                if self.wanted(f"open/{self.short(name)}-last/t{threads}"):
+                    self.attempt(self.opening, *given)
         return self.failed
 
     def attempt(self, what, name, *arguments):
