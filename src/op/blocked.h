@@ -24,9 +24,9 @@ ir_shape op_blocked_shape(const ir_shape *plain);
 tacit_status op_blocked_conv_plan(const ir_node *node, const ir_shape *x, const ir_shape *w,
                                   op_conv *p, tacit_error *err);
 
-/* Packs weights [a->channels][k], from channel `first` on, in pieces of some panels. The job names
- * the kernel and the weight. */
-tacit_status op_lower_pack_panels(op_lower *c, op_job *job, cpu_blocked_pack_args *a, int64_t k,
+/* Packs the weights of input 1, [a->channels][k] from channel `first` on, in pieces of some panels.
+ */
+tacit_status op_lower_pack_panels(op_lower *c, cpu_kernel fn, cpu_blocked_pack_args *a, int64_t k,
                                   int64_t first);
 
 #endif

@@ -158,6 +158,18 @@ void op_job_run(const op_lower *c, const op_job *job, void *room)
     drop(c, w, job->first, job->bytes);
 }
 
+op_job op_lower_job(const op_lower *c, uint32_t input, cpu_kernel fn, void *args, size_t args_size,
+                    size_t field)
+{
+    const ir_tensor *weight = c->in[input].constant;
+    return (op_job){.fn = fn,
+                    .args = args,
+                    .args_size = args_size,
+                    .weight = weight,
+                    .field = field,
+                    .bytes = weight->bytes};
+}
+
 tacit_status op_lower_later(op_lower *c, const op_job *job)
 {
     op_job copy = *job;

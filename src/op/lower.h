@@ -125,6 +125,10 @@ void *op_lower_pack(op_lower *c, size_t bytes);
 /* The same for what op_lower_later writes and nothing else: it may be there already, and must not
  * be written before. */
 void *op_lower_pack_later(op_lower *c, size_t bytes);
+/* A job that reads all of the constant operand `input`, whose address belongs at `field` of the
+ * arguments; it has no tiles yet. */
+op_job op_lower_job(const op_lower *c, uint32_t input, cpu_kernel fn, void *args, size_t args_size,
+                    size_t field);
 /* Runs a packing kernel, now or with all the others; the arguments are copied. */
 tacit_status op_lower_later(op_lower *c, const op_job *job);
 /* `room`: of job->bytes where the weight is late. */

@@ -222,25 +222,23 @@ static int64_t panel_floats(int64_t channels, int64_t k)
     return op_blocks(channels) * OP_BLOCK * k;
 }
 
-tacit_status op_lower_pack_panels(op_lower *c, op_job *job, cpu_blocked_pack_args *a, int64_t k,
+tacit_status op_lower_pack_panels(op_lower *c, cpu_kernel fn, cpu_blocked_pack_args *a, int64_t k,
                                   int64_t first)
 {
     enum { PIECE = 1 << 18 }; /* floats read by a job */
     int64_t width = cpu_gemm_width(c->cpu.isa);
     int64_t panels = (op_blocks(a->channels) * OP_BLOCK + width - 1) / width;
     int64_t step = PIECE / (width * k) + 1;
-    job->args = a;
-    job->args_size = sizeof *a;
-    job->field = offsetof(cpu_blocked_pack_args, from);
-    job->offset = (size_t)(first * k) * sizeof(float);
+    op_job job = op_lower_job(c, 1, fn, a, sizeof *a, offsetof(cpu_blocked_pack_args, from));
+    job.offset = (size_t)(first * k) * sizeof(float);
     for (int64_t p = 0; p < panels; p += step) {
         int64_t end = p + step < panels ? p + step : panels;
         int64_t channels = end * width < a->channels ? end * width : a->channels;
-        job->begin = (uint32_t)p;
-        job->end = (uint32_t)end;
-        job->first = (size_t)((first + p * width) * k) * sizeof(float);
-        job->bytes = (size_t)((channels - p * width) * k) * sizeof(float);
-        TRY(op_lower_later(c, job));
+        job.begin = (uint32_t)p;
+        job.end = (uint32_t)end;
+        job.first = (size_t)((first + p * width) * k) * sizeof(float);
+        job.bytes = (size_t)((channels - p * width) * k) * sizeof(float);
+        TRY(op_lower_later(c, &job));
     }
     return TACIT_OK;
 }
@@ -255,15 +253,14 @@ static tacit_status prepare_weights(op_lower *c, const op_conv *conv, int64_t de
     size_t bytes = (size_t)(set * conv->group) * sizeof(float);
     cpu_blocked_pack_args plan = {
         .channels = channels, .inputs = inputs, .taps = conv->w.taps, .depth = depth};
-    const ir_tensor *known = c->in[1].constant;
     if (op_lower_is_weight(c, 1)) {
         float *packed = op_lower_pack_later(c, bytes);
         if (!packed)
             return TACIT_ERR_MEMORY;
-        op_job job = {.fn = CPU_PICK(isa, cpu_blocked_pack_f32), .weight = known};
         for (int64_t g = 0; g < conv->group; g++) {
             plan.to = packed + g * set;
-            TRY(op_lower_pack_panels(c, &job, &plan, k, g * channels));
+            TRY(op_lower_pack_panels(c, CPU_PICK(isa, cpu_blocked_pack_f32), &plan, k,
+                                     g * channels));
         }
         to->now = packed;
         return TACIT_OK;

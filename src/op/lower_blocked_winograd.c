@@ -65,7 +65,6 @@ static tacit_status emit_in(op_lower *c, const op_conv *conv, const winograd *w)
 
 static const float *transform_weights(op_lower *c, const op_conv *conv)
 {
-    const ir_tensor *weights = c->in[1].constant;
     int64_t channels = op_blocks(conv->m) * OP_BLOCK;
     float *to =
         op_lower_pack_later(c, (size_t)(CPU_BLOCKED_POINTS * channels * conv->c) * sizeof *to);
@@ -73,8 +72,10 @@ static const float *transform_weights(op_lower *c, const op_conv *conv)
         .to = to, .channels = conv->m, .inputs = conv->c, .taps = 9, .depth = OP_BLOCK};
     if (!to)
         return NULL;
-    op_job job = {.fn = CPU_PICK(c->cpu.isa, cpu_blocked_winograd_pack_f32), .weight = weights};
-    return op_lower_pack_panels(c, &job, &a, conv->c * 9, 0) == TACIT_OK ? to : NULL;
+    return op_lower_pack_panels(c, CPU_PICK(c->cpu.isa, cpu_blocked_winograd_pack_f32), &a,
+                                conv->c * 9, 0) == TACIT_OK
+               ? to
+               : NULL;
 }
 
 static tacit_status emit_products(op_lower *c, const op_conv *conv, const winograd *w)

@@ -243,11 +243,7 @@ static tacit_status pack_weights(op_lower *c, inside_conv *b)
     if (!a.packed || !a.begin)
         return TACIT_ERR_MEMORY;
     int64_t row = b->conv.c * taps, step = PIECE / (width * row) + 1;
-    op_job job = {.fn = cpu_qconv_pack,
-                  .args = &a,
-                  .args_size = sizeof a,
-                  .weight = c->in[1].constant,
-                  .field = offsetof(cpu_qconv_pack_args, w)};
+    op_job job = op_lower_job(c, 1, cpu_qconv_pack, &a, sizeof a, offsetof(cpu_qconv_pack_args, w));
     for (int64_t p = 0; p < panels; p += step) {
         int64_t end = p + step < panels ? p + step : panels;
         int64_t last = end * width < n ? end * width : n;

@@ -168,10 +168,13 @@ tacit_status op_product_columns_later(op_lower *c, op_job *job, const cpu_gemm_a
     return TACIT_OK;
 }
 
-tacit_status op_product_rows_later(op_lower *c, op_job *job, const cpu_gemm_args *g, int64_t whole,
-                                   int64_t *begin, int64_t *end)
+tacit_status op_product_pack_later(op_lower *c, op_job *job, const cpu_gemm_args *g, int64_t width,
+                                   int64_t whole, int64_t *begin, int64_t *end)
 {
     enum { PIECE = 1 << 18 }; /* floats */
+    if (g->b_col != 1)
+        return op_product_columns_later(c, job, g, width);
+    job->end = (uint32_t)((g->n + width - 1) / width);
     int64_t step = (PIECE / g->b_row / whole + 1) * whole;
     for (int64_t k = 0; k < g->k; k += step) {
         *begin = k;
@@ -189,25 +192,15 @@ static tacit_status pack_right(op_lower *c, op_product *p, uint32_t input, int w
     cpu_gemm_args *g = &p->g;
     cpu_isa isa = c->cpu.isa;
     int64_t width = cpu_gemm_width(isa), panels = (g->n + width - 1) / width;
-    const ir_tensor *b = c->in[input].constant;
     float *packed = op_lower_pack_later(c, (size_t)(panels * width * g->k) * sizeof *packed);
     if (!packed)
         return TACIT_ERR_MEMORY;
     take_way(g, way);
     cpu_gemm_pack_args a = {NULL, packed, g->n, g->k, g->b_row, g->b_col, 0, g->k, g->kc};
-    op_job job = {.fn = CPU_PICK(isa, cpu_gemm_pack_f32),
-                  .args = &a,
-                  .args_size = sizeof a,
-                  .end = (uint32_t)panels,
-                  .weight = b,
-                  .field = offsetof(cpu_gemm_pack_args, b),
-                  .bytes = b->bytes};
-    if (g->b_col == 1)
-        TRY(op_product_rows_later(c, &job, g, 1, &a.k_begin, &a.k_end));
-    else
-        TRY(op_product_columns_later(c, &job, g, width));
+    op_job job = op_lower_job(c, input, CPU_PICK(isa, cpu_gemm_pack_f32), &a, sizeof a,
+                              offsetof(cpu_gemm_pack_args, b));
     g->packed = packed;
-    return TACIT_OK;
+    return op_product_pack_later(c, &job, g, width, 1, &a.k_begin, &a.k_end);
 }
 
 /* A B that changes from run to run and is read by many row tiles is packed by a thunk of its own;

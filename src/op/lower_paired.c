@@ -121,7 +121,6 @@ static tacit_status pack_right(op_lower *c, op_paired *d)
     const cpu_gemm_args *g = &d->product->g;
     cpu_isa isa = c->cpu.isa;
     int64_t width = cpu_paired_width(isa), panels = (g->n + width - 1) / width;
-    const ir_tensor *b = c->in[1].constant;
     float *packed =
         op_lower_pack_later(c, (size_t)(d->padded * cpu_paired_whole(g->k)) * sizeof *packed);
     float *products =
@@ -138,13 +137,9 @@ static tacit_status pack_right(op_lower *c, op_paired *d)
                                .b_col = g->b_col,
                                .kc = d->a.kc,
                                .k_end = g->k};
-    op_job job = {.fn = CPU_PICK(isa, cpu_paired_right_f32),
-                  .args = &a,
-                  .args_size = sizeof a,
-                  .end = (uint32_t)panels,
-                  .weight = b,
-                  .field = offsetof(cpu_paired_right_args, b),
-                  .bytes = b->bytes};
+    op_job job = op_lower_job(c, 1, CPU_PICK(isa, cpu_paired_right_f32), &a, sizeof a,
+                              offsetof(cpu_paired_right_args, b));
+    job.end = (uint32_t)panels;
     if (g->b_col == 1) { /* rows of B are adjacent: a block of K is one range of bytes */
         TRY(pack_rows(c, &job, &a));
     } else {

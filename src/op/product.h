@@ -15,14 +15,14 @@ typedef struct op_product {
 } op_product;
 
 /* Jobs that pack a right side whose columns are adjacent in memory: some panels of `width` columns
- * are one range of bytes. `job` has everything else. */
+ * are one range of bytes. `job` has everything but the tiles. */
 tacit_status op_product_columns_later(op_lower *c, op_job *job, const cpu_gemm_args *g,
                                       int64_t width);
 
-/* The same where rows are adjacent: some rows, a multiple of `whole`, are one range. `begin` and
- * `end` are where the job's arguments say which. */
-tacit_status op_product_rows_later(op_lower *c, op_job *job, const cpu_gemm_args *g, int64_t whole,
-                                   int64_t *begin, int64_t *end);
+/* The same, and where rows are adjacent some of them, a multiple of `whole`, are one range: `begin`
+ * and `end` are where the job's arguments say which. */
+tacit_status op_product_pack_later(op_lower *c, op_job *job, const cpu_gemm_args *g, int64_t width,
+                                   int64_t whole, int64_t *begin, int64_t *end);
 
 /* lower_paired.c: can a product with a constant right side (input 1, dense, strides in `g`) be
  * computed with paired terms, is that faster here, and then */
