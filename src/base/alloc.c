@@ -7,18 +7,16 @@
 #include <sys/mman.h>
 #endif
 
-enum { HUGE_PAGE = 2 << 20, HUGE_FROM = 2 << 20 };
-
-/* Packed weights and arenas: with huge pages they are there in a fifth of the time. So is the end
- * if it fills half of one. */
+/* Packed weights and arenas in huge pages, each of which the system makes at one fault instead of
+ * 512. The end of the memory too if it fills half of one. */
 static void *alloc_large(size_t size)
 {
-    if (size > SIZE_MAX - HUGE_PAGE)
+    if (size > SIZE_MAX - MEM_HUGE_PAGE)
         return NULL;
-    void *memory = aligned_alloc(HUGE_PAGE, align_up(size, HUGE_PAGE));
+    void *memory = aligned_alloc(MEM_HUGE_PAGE, align_up(size, MEM_HUGE_PAGE));
 #if defined(MADV_HUGEPAGE)
     if (memory)
-        (void)madvise(memory, (size + HUGE_PAGE / 2) / HUGE_PAGE * HUGE_PAGE,
+        (void)madvise(memory, (size + MEM_HUGE_PAGE / 2) / MEM_HUGE_PAGE * MEM_HUGE_PAGE,
                       MADV_HUGEPAGE); /* a wish */
 #endif
     return memory;
@@ -29,7 +27,7 @@ static void *libc_alloc(void *context, size_t size, size_t align)
     (void)context;
     if (size > SIZE_MAX - align)
         return NULL;
-    if (size >= HUGE_FROM && align <= HUGE_PAGE)
+    if (size >= MEM_HUGE_PAGE && align <= MEM_HUGE_PAGE)
         return alloc_large(size);
     return aligned_alloc(align, align_up(size ? size : 1, align));
 }

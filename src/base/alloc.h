@@ -9,7 +9,8 @@
 
 #include "tacit/status.h"
 
-enum { MEM_ALIGN = 64 }; /* a cache line, and the widest vector */
+enum { MEM_ALIGN = 64 };          /* a cache line, and the widest vector */
+enum { MEM_HUGE_PAGE = 2 << 20 }; /* of x86-64 */
 
 /* aligned_alloc/free of libc. */
 extern const tacit_allocator alloc_libc;

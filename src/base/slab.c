@@ -9,7 +9,6 @@ struct slab_block {
 };
 
 enum {
-    PAGE = 2 << 20, /* a huge one */
     LEAST = 4096,
 #if defined(__SANITIZE_ADDRESS__)
     STEP = 0, /* every constant a block of its own, so that reading past its end is seen */
@@ -44,11 +43,11 @@ static bool add_block(slab *s, size_t bytes)
     size_t more = s->total < LEAST ? (size_t)LEAST : s->total / 4;
     size_t size = s->expected ? s->expected : more;
     size = size < STEP ? size + size / 16 : STEP;
-    if (bytes > SIZE_MAX - PAGE)
+    if (bytes > SIZE_MAX - MEM_HUGE_PAGE)
         return false;
     size = size > bytes ? size : bytes;
-    if (size >= PAGE)
-        size = align_up(size, PAGE);
+    if (size >= MEM_HUGE_PAGE)
+        size = align_up(size, MEM_HUGE_PAGE);
     slab_block *b = mem_alloc(s->allocator, sizeof *b);
     char *data = b ? mem_alloc(s->allocator, size) : NULL;
     if (!data) {

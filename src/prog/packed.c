@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/map.h"
 
-enum { HUGE_PAGE = 2 << 20, CHECKED = 64, FORMAT = 1 };
+enum { CHECKED = 64, FORMAT = 1 };
 static const char magic[8] = "TACITPW";
 
 /* --- the head: magic, format, size of the head, key, bytes, SHA-256 of all that ----------------
@@ -239,13 +239,13 @@ static bool reserve(packed_store *s)
 {
     if (s->head.bytes > SIZE_MAX / 2)
         return false;
-    s->reserved_bytes = (size_t)s->head.bytes + 2 * (size_t)HUGE_PAGE;
+    s->reserved_bytes = (size_t)s->head.bytes + 2 * (size_t)MEM_HUGE_PAGE;
     void *at = mmap(NULL, s->reserved_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                     -1, 0);
     if (at == MAP_FAILED)
         return false;
     s->reserved = at;
-    s->region = (char *)align_up((uintptr_t)at, HUGE_PAGE) + PACKED_HEAD;
+    s->region = (char *)align_up((uintptr_t)at, MEM_HUGE_PAGE) + PACKED_HEAD;
     return true;
 }
 
