@@ -16,6 +16,7 @@ void ir_swap_names(ir_graph *g, ir_value *a, ir_value *b)
 
 void ir_replace_uses(ir_graph *g, ir_value *old, ir_value *replacement)
 {
+    g->version++;
     for (uint32_t i = 0; i < g->nodes.count; i++) {
         ir_node *n = g->nodes.data[i];
         for (uint32_t k = 0; n->type && k < n->n_inputs; k++)
@@ -63,6 +64,7 @@ static void mark_live(const ir_graph *g, bool *keep)
 
 tacit_status ir_graph_sweep(ir_graph *g, tacit_error *err)
 {
+    g->version++;
     for (uint32_t i = 0; i < g->values.count; i++)
         g->values.data[i]->id = i;
     bool *keep = mem_alloc_zero(g->memory->allocator, g->values.count + 1u);

@@ -64,6 +64,7 @@ ir_value *ir_value_new(ir_graph *g, const char *name, const ir_type *type)
     else
         v->type.shape.rank = -1;
     v->id = g->values.count;
+    g->version++;
     if (!v->name || !vec_push(g->memory, &g->values, v) || !map_put(&g->value_names, v->name, v))
         return NULL;
     return v;
@@ -112,6 +113,7 @@ ir_value *ir_constant_f32(ir_graph *g, const char *name, float value)
 
 bool ir_output_add(ir_graph *g, ir_value *value)
 {
+    g->version++;
     return vec_push(g->memory, &g->outputs, value);
 }
 
@@ -149,6 +151,7 @@ ir_node *ir_node_new(ir_graph *g, const char *type, const char *domain, const ch
     if (n_inputs)
         memcpy(n->inputs, inputs, n_inputs * sizeof *inputs);
     n->id = g->nodes.count;
+    g->version++;
     if (!make_outputs(g, n, output_names) || !map_put(&g->node_names, n->name, n) ||
         !vec_push(g->memory, &g->nodes, n))
         return NULL;
@@ -163,6 +166,7 @@ bool ir_node_append_capture(ir_graph *g, ir_node *node, ir_value *outer)
     if (node->n_inputs)
         memcpy(larger, node->inputs, node->n_inputs * sizeof *larger);
     larger[node->n_inputs++] = outer;
+    g->version++;
     node->inputs = larger;
     return true;
 }

@@ -124,6 +124,8 @@ struct ir_graph {
     map node_names;  /* name → ir_node * */
     ir_graph *parent;
     uint32_t fresh; /* counter behind ir_fresh_name */
+    uint64_t
+        version; /* counts edits: what was found out about the graph holds as long as it does */
 };
 
 /* Building. All return NULL when out of memory. Names are copied; a taken or NULL name is made

@@ -83,21 +83,13 @@ static bool make_room(pass_edit *e)
            vec_reserve(a, &e->uses, uses + uses / 4);
 }
 
-/* Are the kept lists those of the graph? A pass may ask again after it has changed something. */
-static bool is_current(const pass_context *c)
-{
-    const pass_edit *k = c->kept;
-    return k->g && !c->rewrites && k->first.count == c->graph->nodes.count &&
-           k->head.count == c->graph->values.count;
-}
-
 tacit_status pass_edit_begin(pass_edit *e, pass_context *c)
 {
-    if (is_current(c)) {
+    if (c->kept->g && c->kept->version == c->graph->version) {
         *e = *c->kept;
         return TACIT_OK;
     }
-    *e = (pass_edit){.c = c, .g = c->graph};
+    *e = (pass_edit){.c = c, .g = c->graph, .version = c->graph->version};
     bool ok = make_room(e) && catch_up(e);
     for (uint32_t i = 0; ok && i < e->g->nodes.count; i++)
         if (e->g->nodes.data[i]->type)
@@ -117,6 +109,7 @@ tacit_status pass_edit_begin(pass_edit *e, pass_context *c)
 void pass_set_input(pass_edit *e, ir_node *n, uint32_t k, ir_value *v)
 {
     uint32_t i = e->first.data[n->id] + k;
+    e->g->version++;
     if (n->inputs[k])
         unlink_use(e, i, n->inputs[k]);
     n->inputs[k] = v;
@@ -132,6 +125,7 @@ void pass_kill(pass_edit *e, ir_node *n)
     (void)map_put(&e->g->node_names, n->name, NULL);
     n->name = "";
     ir_node_kill(n);
+    e->g->version++;
 }
 
 tacit_status pass_each(pass_context *c, pass_op made, pass_visit_fn *visit)
@@ -165,6 +159,7 @@ bool pass_replaceable(const pass_edit *e, const ir_value *old, const ir_value *r
 void pass_replace(pass_edit *e, ir_value *old, ir_value *replacement)
 {
     bool was_output = false;
+    e->g->version++;
     uint32_t i = e->head.data[old->id];
     while (i != PASS_NONE) {
         pass_use *u = &e->uses.data[i];

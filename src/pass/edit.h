@@ -134,10 +134,11 @@ typedef struct pass_edit {
     VEC(uint32_t) count; /* by value id */
     VEC(uint32_t) first; /* by node id: the use of its input 0; the others follow */
     uint32_t outputs;    /* the use of graph output 0 */
+    uint64_t version;    /* of the graph when the lists were made */
 } pass_edit;
 
-/* Builds the use lists, or takes those of the pass before if that changed nothing; they stay right
- * as long as edits go through the functions below. */
+/* Builds the use lists, or takes the kept ones if the graph has not been edited since; they stay
+ * right as long as edits go through the functions below. */
 tacit_status pass_edit_begin(pass_edit *e, pass_context *c);
 
 typedef tacit_status pass_visit_fn(pass_edit *e, ir_node *n);

@@ -12,7 +12,7 @@ typedef struct pass_context {
     const op_def *const *ops; /* rows the patterns know, by pass_op (pass/edit.h) */
     arena *scratch;           /* emptied after each pass */
     arena *lists;             /* for use lists, which last as long as the graph stays as it is… */
-    struct pass_edit *kept;   /* …where those of the graph are then; its graph is NULL: nowhere */
+    struct pass_edit *kept;   /* …which are these; its graph is NULL: there are none */
     uint64_t *fold_left;      /* bytes constant folding may still add */
     bool late_weights;        /* weights that are derived may be made when they are packed */
     uint32_t rewrites;        /* the pass counts what it did */

@@ -109,43 +109,45 @@ typedef struct runner {
     arena *memory;
     pass_report *report;
     bool on[PASS_COUNT];
-    uint64_t version;             /* of the graph: counts the passes that changed it */
-    uint64_t settled[PASS_COUNT]; /* 1 + the version a pass last left alone */
+    uint64_t settled[PASS_COUNT]; /* 1 + the version of the graph that a pass last left alone */
 } runner;
 
-/* A pass that changed nothing may have made nodes and constants for a rewrite that was refused. */
-static tacit_status forget_attempts(pass_context *c, uint32_t nodes, uint32_t values)
+/* A pass that counts no rewrite may have made nodes and constants for one that was refused. Without
+ * them the graph is of the version that it was. */
+static tacit_status forget_attempts(pass_context *c, uint32_t nodes, uint64_t version)
 {
-    if (c->graph->nodes.count == nodes && c->graph->values.count == values)
+    if (c->graph->version == version)
         return TACIT_OK;
     for (uint32_t i = nodes; i < c->graph->nodes.count; i++)
         ir_node_kill(c->graph->nodes.data[i]);
-    return ir_graph_sweep(c->graph, c->err);
+    TRY(ir_graph_sweep(c->graph, c->err));
+    c->graph->version = version;
+    return TACIT_OK;
 }
 
 static tacit_status run_pass(runner *r, uint32_t i)
 {
     r->c.rewrites = 0;
     r->c.name = table[i].name;
-    uint32_t before = r->c.graph->nodes.count, values = r->c.graph->values.count;
+    uint32_t before = r->c.graph->nodes.count;
+    uint64_t version = r->c.graph->version;
     uint64_t start = clock_ns();
     tacit_status status = table[i].run(&r->c);
     arena_reset(r->c.scratch);
-    if (r->c.rewrites || r->c.graph->nodes.count != before || r->c.graph->values.count != values) {
+    if (r->c.graph->version != version) {
         r->kept = (pass_edit){0};
         arena_reset(r->c.lists);
     }
     if (status == TACIT_OK && r->c.rewrites)
         status = ir_graph_sort(r->c.graph, r->c.err);
     else if (status == TACIT_OK)
-        status = forget_attempts(&r->c, before, values);
+        status = forget_attempts(&r->c, before, version);
     if (status != TACIT_OK)
         return error_context(r->c.err, status, "pass %s", table[i].name);
     if (!r->c.rewrites) {
-        r->settled[i] = r->version + 1;
+        r->settled[i] = version + 1;
         return TACIT_OK;
     }
-    r->version++;
     pass_change change = {.pass = table[i].name,
                           .round = r->report->rounds,
                           .rewrites = r->c.rewrites,
@@ -161,16 +163,16 @@ static tacit_status run_pass(runner *r, uint32_t i)
 static tacit_status run_stage(runner *r, uint32_t stage)
 {
     for (uint32_t round = 0; round < PASS_ROUNDS; round++) {
-        uint64_t before = r->version;
+        uint64_t before = r->c.graph->version;
         bool ran = false;
         for (uint32_t i = 0; i < PASS_COUNT; i++) {
-            if (!r->on[i] || table[i].stage > stage || r->settled[i] == r->version + 1)
+            if (!r->on[i] || table[i].stage > stage || r->settled[i] == r->c.graph->version + 1)
                 continue;
             ran = true;
             TRY(run_pass(r, i));
         }
         r->report->rounds += ran;
-        if (before == r->version)
+        if (before == r->c.graph->version)
             break;
     }
     return TACIT_OK;
