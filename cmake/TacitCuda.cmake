@@ -20,7 +20,7 @@ if(NOT TACIT_CUDA STREQUAL "OFF")
       set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
       add_custom_command(OUTPUT ${object}
         COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda
-        COMMAND ${TACIT_CCACHE} ${TACIT_NVCC} -std=c++17 -O3 -Xcompiler=-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics
+        COMMAND ${TACIT_CCACHE} ${TACIT_NVCC} -std=c++17 -O3 -Xfatbin=-compress-all -Xcompiler=-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics
           -I${CMAKE_SOURCE_DIR}/src -I${CMAKE_SOURCE_DIR}/include
           --generate-code=arch=compute_80,code=sm_80
           --generate-code=arch=compute_90,code=[sm_90,compute_90]
