@@ -10,8 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { KEPT = 64 << 20 }; /* bytes of a file from which on it stays open */
-
 /* Who the file is, without reading it. Times come in ticks of the kernel's clock, on some file
  * systems in seconds: a file that changed a moment ago may change again within the same one. */
 static void identify(file_map *m, const struct stat *st)
@@ -49,7 +47,7 @@ tacit_status file_map_open(file_map *m, const char *path, tacit_error *err)
             *m = (file_map){.data = data, .size = (size_t)st.st_size};
         identify(m, &st);
     }
-    m->kept = m->size >= KEPT;
+    m->kept = m->size >= FILE_LARGE;
     if (m->kept)
         m->descriptor = fd;
     else

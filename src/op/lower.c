@@ -89,10 +89,15 @@ void op_lower_together(op_lower *c, uint32_t tiles)
     c->thunks.data[c->thunks.count - 1]->together = tiles;
 }
 
-bool op_lower_streams(const op_lower *c)
+bool op_lower_exceeds_cache(const op_lower *c, uint64_t bytes)
 {
     uint64_t cache = c->cpu.cache_bytes ? c->cpu.cache_bytes : CPU_CACHE_DEFAULT;
-    return c->constant_bytes > cache / 2; /* other data and other processors have the rest */
+    return bytes > cache / 2; /* other data and other processors have the rest */
+}
+
+bool op_lower_streams(const op_lower *c)
+{
+    return op_lower_exceeds_cache(c, c->constant_bytes);
 }
 
 void op_lower_cost(op_lower *c, double flops, uint64_t bytes)

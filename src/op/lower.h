@@ -117,8 +117,9 @@ tacit_status op_lower_scratch(op_lower *c, size_t field, size_t offset, bool wri
 void op_lower_cost(op_lower *c, double flops, uint64_t bytes);
 /* A call of the newest thunk has work that its tiles share: it should run about `tiles` of them. */
 void op_lower_together(op_lower *c, uint32_t tiles);
-/* Are the program's constants too many for the largest cache, so that each run reads them from
- * memory? */
+/* Are so many bytes too many for the largest cache, and the program's constants, so that each run
+ * reads them from memory? */
+bool op_lower_exceeds_cache(const op_lower *c, uint64_t bytes);
 bool op_lower_streams(const op_lower *c);
 /* Memory for packed constants: owned by the program, 64-byte aligned. NULL: no memory. */
 void *op_lower_pack(op_lower *c, size_t bytes);

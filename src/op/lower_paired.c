@@ -41,11 +41,12 @@ static int64_t even_rows(int64_t m, int64_t least, int64_t height)
  * are an even number, many are of whole register tiles. Then columns so that there are about 48
  * tiles where the product is large. A tile takes TILE_NS or more. Few panels, of which one thread
  * would have one more than another, are cut in two parts. A right side that no cache holds is read
- * once: its columns in blocks, all rows by each. By shape alone. */
-static void cut(op_paired *d, cpu_isa isa)
+ * once: its columns in blocks, all rows by each. By shape and caches alone. */
+static void cut(const op_lower *c, op_paired *d)
 {
-    enum { DEPTH = 1024, TILE_NS = 5000, TILES = 48, LARGE = 4 << 20, PANELS = 36 };
+    enum { DEPTH = 1024, TILE_NS = 5000, TILES = 48, PANELS = 36 };
     enum { FEW_BLOCKS = 8, FEW_PANELS = 12 };
+    cpu_isa isa = c->cpu.isa;
     cpu_paired_args *a = &d->a;
     int64_t height = cpu_paired_height(isa), width = cpu_paired_width(isa);
     int64_t vector = cpu_paired_vector(isa), panels = (a->n + width - 1) / width;
@@ -69,7 +70,8 @@ static void cut(op_paired *d, cpu_isa isa)
     double panel_ns = (double)(a->k * width * a->block_rows) / 75.0;
     int64_t least = (int64_t)(TILE_NS / panel_ns) + 1, columns = panels / least;
     int64_t wanted = blocks >= TILES ? 1 : TILES / blocks;
-    a->columns_first = blocks > 1 && a->n * a->k > LARGE;
+    a->columns_first =
+        blocks > 1 && op_lower_exceeds_cache(c, (uint64_t)(a->n * a->k) * sizeof(float));
     if (a->columns_first)
         wanted = (panels + PANELS - 1) / PANELS;
     columns = columns < 1 ? 1 : columns > wanted ? wanted : columns;
@@ -194,7 +196,7 @@ tacit_status op_paired_prepare(op_lower *c, op_paired *d)
     const cpu_gemm_args *g = &d->product->g;
     d->a.m = g->m, d->a.n = g->n, d->a.k = g->k;
     d->a.streamed = op_lower_streams(c);
-    cut(d, c->cpu.isa);
+    cut(c, d);
     return pack_right(c, d);
 }
 
