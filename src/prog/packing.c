@@ -3,12 +3,12 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/cpu.h"
+#include "base/thread.h"
 #include "ir/recipe.h"
 
 enum { MOST = 8, WORTH = 1 << 20 }; /* threads; bytes below which one is not worth starting */
@@ -212,25 +212,21 @@ static void place_elsewhere(prog_packing *k, pthread_attr_t *attributes)
                 pthread_attr_setaffinity_np(attributes, sizeof others, &others) == 0;
 }
 
-/* A thread that cannot be had is done without. Signals are for the threads of the caller. */
+/* A thread that cannot be had is done without. */
 static void start_threads(prog_packing *k, uint32_t wanted)
 {
-    sigset_t all, before;
     pthread_attr_t attributes;
     if (!wanted || pthread_attr_init(&attributes) != 0)
         return;
     place_elsewhere(k, &attributes);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     while (k->threads < wanted) {
         worker *w = &k->all[k->threads + 1];
         w->packing = k;
         w->room = k->room ? mem_alloc(k->c->allocator, k->room) : NULL;
-        if ((k->room && !w->room) || pthread_create(&w->thread, &attributes, work, w) != 0)
+        if ((k->room && !w->room) || !thread_start(&w->thread, &attributes, "tacit-pack", work, w))
             break;
         k->threads++;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "secure/crew.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/thread.h"
 
 enum { MOST_THREADS = 8 };
 
@@ -73,7 +74,7 @@ tacit_status crew_new(unsigned threads, unsigned pieces, size_t bytes, crew_work
         ok = (c->pieces[i].data = malloc(bytes)) != NULL;
     }
     while (ok && c->n_threads < threads &&
-           pthread_create(&c->threads[c->n_threads], NULL, worker, c) == 0)
+           thread_start(&c->threads[c->n_threads], NULL, "tacit-crew", worker, c))
         c->n_threads++;
     if (!ok || !c->n_threads) {
         crew_free(c);

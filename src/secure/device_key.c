@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "secure/device_party.h"
 
 enum { OVERRUN = 16, ALIGN = 16, GROUP_BYTES = 4 << 20 };
@@ -264,7 +265,7 @@ tacit_status key_load(slot *s, const sec_link *link, tacit_error *err)
         k->quit = false;
         pthread_mutex_init(&k->lock, NULL);
         pthread_cond_init(&k->changed, NULL);
-        if (pthread_create(&k->reader, NULL, reader_thread, s) != 0)
+        if (!thread_start(&k->reader, NULL, "tacit-key", reader_thread, s))
             return error_set(err, TACIT_ERR_MEMORY, "no thread to read the key with");
         k->reading = true;
         return TACIT_OK;

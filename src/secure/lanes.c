@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include "base/cpu.h"
+#include "base/thread.h"
 
 /* Waits until the state is not `old`: awake for a while, then asleep. */
 static lane_state lane_wait(lane *l, lane_state old)
@@ -62,7 +63,7 @@ static tacit_status lane_open(lanes *all, lane *l, unsigned number, unsigned par
         return error_set(err, TACIT_ERR_SECURITY, "a second line belongs to another session");
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->changed, NULL);
-    l->running = pthread_create(&l->thread, NULL, lane_run, l) == 0;
+    l->running = thread_start(&l->thread, NULL, "tacit-lane", lane_run, l);
     return l->running ? TACIT_OK : error_set(err, TACIT_ERR_MEMORY, "no thread for a second line");
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "task/task.h"
 
 enum {
@@ -201,13 +202,12 @@ static tacit_status start_workers(runtime *rt, tacit_error *err)
 {
     for (uint32_t i = 1; i < rt->threads; i++) {
         task_worker *w = &rt->workers[i];
-        if (pthread_create(&w->thread, NULL, task_worker_main, w) != 0) {
+        char name[24];
+        snprintf(name, sizeof name, "tacit-%u", i);
+        if (!thread_start(&w->thread, NULL, name, task_worker_main, w)) {
             stop_workers(rt, i);
             return error_set(err, TACIT_ERR_MEMORY, "could not start worker thread %u", i);
         }
-        char name[24];
-        snprintf(name, sizeof name, "tacit-%u", i);
-        pthread_setname_np(w->thread, name);
     }
     return TACIT_OK;
 }

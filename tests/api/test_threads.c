@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * One program, many threads, a session each: results are those of one thread alone. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,6 +163,39 @@ static void sessions_of_a_program_share_its_workers(void **state)
     assert_int_equal(thread_count(), before);
 }
 
+/* Handlers of the program would otherwise run on a worker, in the middle of its work. */
+static void workers_block_signals(void **state)
+{
+    (void)state;
+    tacit_task_runtime *rt = NULL;
+    assert_int_equal(tacit_task_create(&(tacit_task_config){.threads = 3}, &rt, NULL), TACIT_OK);
+    DIR *d = opendir("/proc/self/task");
+    int workers = 0;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char path[300], line[200];
+        unsigned long long blocked = 0;
+        bool worker = false;
+        snprintf(path, sizeof path, "/proc/self/task/%s/status", e->d_name);
+        FILE *f = fopen(path, "r");
+        while (f && fgets(line, sizeof line, f)) {
+            worker |= strncmp(line, "Name:\ttacit-", 12) == 0;
+            (void)sscanf(line, "SigBlk: %llx", &blocked);
+        }
+        if (f)
+            fclose(f);
+        if (!worker)
+            continue;
+        workers++;
+        assert_true(blocked >> (SIGINT - 1) & 1);
+        assert_true(blocked >> (SIGUSR1 - 1) & 1);
+    }
+    if (d) { /* NULL: no /proc */
+        closedir(d);
+        assert_int_equal(workers, 2);
+    }
+    tacit_task_destroy(rt);
+}
+
 static void programs_share_the_callers_workers(void **state)
 {
     (void)state;
@@ -236,6 +272,7 @@ int main(void)
         cmocka_unit_test(serial_sessions),
         cmocka_unit_test(task_sessions),
         cmocka_unit_test(sessions_of_a_program_share_its_workers),
+        cmocka_unit_test(workers_block_signals),
         cmocka_unit_test(programs_share_the_callers_workers),
         cmocka_unit_test(compiling_one_model_from_many_threads),
     };

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Threads of the library: signals are left to those of the program. */
+#ifndef BASE_THREAD_H
+#define BASE_THREAD_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+/* Starts a thread in which every signal is blocked, so that handlers run where the program expects
+ * them and interrupt nobody's work; only faults of the thread itself (SIGSEGV and the like) come to
+ * it. The name, of which 15 bytes count, is what ps and debuggers show. `attributes` may be NULL.
+ * False: there is no thread to be had. */
+bool thread_start(pthread_t *thread, const pthread_attr_t *attributes, const char *name,
+                  void *(*run)(void *), void *context);
+
+#endif

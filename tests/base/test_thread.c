@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Threads of the library leave signals to those of the program, and have names. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/thread.h"
+
+typedef struct seen {
+    sigset_t mask;
+    pthread_barrier_t named;
+    char name[16];
+    void *self;
+} seen;
+
+static void *look(void *context)
+{
+    seen *s = context;
+    pthread_sigmask(SIG_SETMASK, NULL, &s->mask);
+    pthread_barrier_wait(&s->named);
+    pthread_getname_np(pthread_self(), s->name, sizeof s->name);
+    return context;
+}
+
+static void start(seen *s, const char *name)
+{
+    pthread_t thread;
+    *s = (seen){0};
+    assert_int_equal(pthread_barrier_init(&s->named, NULL, 2), 0);
+    assert_true(thread_start(&thread, NULL, name, look, s));
+    pthread_barrier_wait(&s->named);
+    assert_int_equal(pthread_join(thread, &s->self), 0);
+    pthread_barrier_destroy(&s->named);
+}
+
+static void signals_are_the_programs(void **state)
+{
+    (void)state;
+    static const int blocked[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGALRM, SIGCHLD, SIGPROF};
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+    seen s;
+    sigset_t usr2, before, after;
+    sigemptyset(&usr2);
+    sigaddset(&usr2, SIGUSR2);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, &usr2, &before), 0);
+    start(&s, "tacit-test");
+    pthread_sigmask(SIG_SETMASK, NULL, &after);
+    assert_ptr_equal(s.self, &s);
+    for (size_t i = 0; i < sizeof blocked / sizeof *blocked; i++) {
+        assert_int_equal(sigismember(&s.mask, blocked[i]), 1);
+        assert_int_equal(sigismember(&after, blocked[i]), 0); /* the maker's mask is as it was */
+    }
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        assert_int_equal(sigismember(&s.mask, own[i]), 0);
+    assert_int_equal(sigismember(&after, SIGUSR2), 1);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+}
+
+static void names_are_shown(void **state)
+{
+    (void)state;
+    seen s;
+    start(&s, "tacit-test");
+    assert_string_equal(s.name, "tacit-test");
+    start(&s, "tacit-with-a-long-name");
+    assert_string_equal(s.name, "tacit-with-a-lo");
+}
+
+static void no_thread_is_no_thread(void **state)
+{
+    (void)state;
+    pthread_attr_t huge;
+    pthread_t thread;
+    sigset_t before, after;
+    seen s;
+    pthread_sigmask(SIG_SETMASK, NULL, &before);
+    assert_int_equal(pthread_attr_init(&huge), 0);
+    if (pthread_attr_setstacksize(&huge, (size_t)1 << 60) == 0)
+        assert_false(thread_start(&thread, &huge, "tacit-test", look, &s));
+    pthread_attr_destroy(&huge);
+    pthread_sigmask(SIG_SETMASK, NULL, &after);
+    for (int i = 1; i < SIGRTMAX; i++)
+        assert_int_equal(sigismember(&before, i), sigismember(&after, i));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(signals_are_the_programs),
+        cmocka_unit_test(names_are_shown),
+        cmocka_unit_test(no_thread_is_no_thread),
+    };
+    return cmocka_run_group_tests_name("threads", tests, NULL, NULL);
+}
