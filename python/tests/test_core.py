@@ -2,9 +2,11 @@
 """Loading, compiling, running; arrays in and out; what goes wrong."""
 
 import os
+import pathlib
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -65,6 +67,45 @@ def test_starting_early_gives_the_same_bits(rng, executor):
     results.append(tacit.runner(model, exec=executor, start_early=True)(x))
     for result in results:
         np.testing.assert_array_equal(result, expected)
+
+
+def packing_threads():
+    names = []
+    for task in pathlib.Path("/proc/self/task").iterdir():
+        try:
+            names.append((task / "comm").read_text().strip())
+        except OSError:  # it has just ended
+            pass
+    return names.count("tacit-pack")
+
+
+def gone():
+    """A thread that was joined may be listed a moment longer."""
+    end = time.monotonic() + 10
+    while packing_threads() and time.monotonic() < end:
+        time.sleep(0.001)
+    return packing_threads() == 0
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor packs by itself")
+def test_starting_early_returns_while_weights_are_packed(rng):
+    g = tacit.Graph()
+    y = g.input("x", "f32", ("batch", 2048))
+    for i in range(4):  # 64 MB of weights
+        y = y @ g.weight(f"w{i}", rng.standard_normal((2048, 2048), np.float32))
+    g.output("y", y)
+    model, x = g.model(), np.ones((1, 2048), np.float32)
+    session = tacit.compile(model, dims={"batch": 1})
+    assert gone()
+    expected, seen = session(x), 0
+    for _ in range(20):  # on a busy machine the threads may be done before this one looks
+        session = tacit.compile(model, dims={"batch": 1}, start_early=True)
+        seen = packing_threads()
+        np.testing.assert_array_equal(session(x), expected)
+        assert gone()
+        if seen:
+            break
+    assert seen
 
 
 def test_rows_do_not_depend_on_the_batch(rng):
