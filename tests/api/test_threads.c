@@ -174,16 +174,16 @@ static void workers_block_signals(void **state)
     for (struct dirent *e; d && (e = readdir(d));) {
         char path[300], line[200];
         unsigned long long blocked = 0;
-        bool worker = false;
+        bool ours = false;
         snprintf(path, sizeof path, "/proc/self/task/%s/status", e->d_name);
         FILE *f = fopen(path, "r");
         while (f && fgets(line, sizeof line, f)) {
-            worker |= strncmp(line, "Name:\ttacit-", 12) == 0;
+            ours |= strncmp(line, "Name:\ttacit-", 12) == 0;
             (void)sscanf(line, "SigBlk: %llx", &blocked);
         }
         if (f)
             fclose(f);
-        if (!worker)
+        if (!ours)
             continue;
         workers++;
         assert_true(blocked >> (SIGINT - 1) & 1);
