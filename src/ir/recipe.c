@@ -55,7 +55,7 @@ static void scale_part(const ir_tensor *t, int64_t row, size_t from, size_t to, 
     double scale = t->recipe->scale[row];
     const char *data = (const char *)x->data + (size_t)row * width;
     int64_t begin = (int64_t)(from / element), end = (int64_t)(to / element);
-    if (t->dtype == TACIT_F32) { /* the usual case, twenty times as fast as the general one */
+    if (t->dtype == TACIT_F32) { /* the usual case, in vectors */
         scale_f32((const float *)(const void *)data + begin, end - begin, scale, out);
         return;
     }
