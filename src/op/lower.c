@@ -191,6 +191,23 @@ tacit_status op_lower_later(op_lower *c, const op_job *job)
     return TACIT_OK;
 }
 
+tacit_status op_lower_panels_later(op_lower *c, const op_job *job, int64_t width, int64_t rows,
+                                   size_t row, int64_t each)
+{
+    op_job piece = *job;
+    for (int64_t p = 0; p < job->end; p += each) {
+        int64_t end = p + each < job->end ? p + each : job->end;
+        int64_t first = p * width < rows ? p * width : rows;
+        int64_t last = end * width < rows ? end * width : rows;
+        piece.begin = (uint32_t)p;
+        piece.end = (uint32_t)end;
+        piece.first = job->offset + (size_t)first * row;
+        piece.bytes = (size_t)(last - first) * row;
+        TRY(op_lower_later(c, &piece));
+    }
+    return TACIT_OK;
+}
+
 int op_lower_choice(op_lower *c, uint32_t ways, const char *format, ...)
 {
     char key[OP_TUNING_KEY];

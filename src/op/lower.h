@@ -132,6 +132,10 @@ op_job op_lower_job(const op_lower *c, uint32_t input, cpu_kernel fn, void *args
                     size_t field);
 /* Runs a packing kernel, now or with all the others; the arguments are copied. */
 tacit_status op_lower_later(op_lower *c, const op_job *job);
+/* The same in pieces of `each` tiles, which are panels: tile t reads rows [t·width, (t + 1)·width),
+ * where there are so many, of `rows` rows of `row` bytes from job->offset on. */
+tacit_status op_lower_panels_later(op_lower *c, const op_job *job, int64_t width, int64_t rows,
+                                   size_t row, int64_t each);
 /* `room`: of job->bytes where the weight is late. */
 void op_job_run(const op_lower *c, const op_job *job, void *room);
 /* Are the contents of a constant operand at hand, or can be made when they are packed? */

@@ -228,19 +228,11 @@ tacit_status op_lower_pack_panels(op_lower *c, cpu_kernel fn, cpu_blocked_pack_a
     enum { PIECE = 1 << 18 }; /* floats read by a job */
     int64_t width = cpu_gemm_width(c->cpu.isa);
     int64_t panels = (op_blocks(a->channels) * OP_BLOCK + width - 1) / width;
-    int64_t step = PIECE / (width * k) + 1;
     op_job job = op_lower_job(c, 1, fn, a, sizeof *a, offsetof(cpu_blocked_pack_args, from));
     job.offset = (size_t)(first * k) * sizeof(float);
-    for (int64_t p = 0; p < panels; p += step) {
-        int64_t end = p + step < panels ? p + step : panels;
-        int64_t channels = end * width < a->channels ? end * width : a->channels;
-        job.begin = (uint32_t)p;
-        job.end = (uint32_t)end;
-        job.first = (size_t)((first + p * width) * k) * sizeof(float);
-        job.bytes = (size_t)((channels - p * width) * k) * sizeof(float);
-        TRY(op_lower_later(c, &job));
-    }
-    return TACIT_OK;
+    job.end = (uint32_t)panels;
+    return op_lower_panels_later(c, &job, width, a->channels, (size_t)k * sizeof(float),
+                                 PIECE / (width * k) + 1);
 }
 
 static tacit_status prepare_weights(op_lower *c, const op_conv *conv, int64_t depth, prepared *to)
@@ -504,9 +496,8 @@ static bool sums_fit(const op_lower *c, const op_conv *conv)
 tacit_status op_lower_blocked_conv(op_lower *c)
 {
     op_conv conv;
-    for (uint32_t i = 0; i < c->node->n_inputs; i++)
-        if (op_lower_has(c, i) && c->in[i].type.dtype != TACIT_F32)
-            return OP_LOWER_NO_KERNEL;
+    if (!op_lower_all_f32(c))
+        return OP_LOWER_NO_KERNEL;
     TRY(op_blocked_conv_plan(c->node, &c->in[0].type.shape, &c->in[1].type.shape, &conv, c->err));
     if (ir_shape_size(&c->out[0].type.shape) == 0)
         return TACIT_OK;

@@ -14,6 +14,14 @@ void op_lower_strides(const op_operand *o, const ir_shape *shape, int64_t *strid
     }
 }
 
+bool op_lower_all_f32(const op_lower *c)
+{
+    for (uint32_t i = 0; i < c->node->n_inputs; i++)
+        if (op_lower_has(c, i) && c->in[i].type.dtype != TACIT_F32)
+            return false;
+    return true;
+}
+
 bool op_lower_scalar(const op_operand *o, float *value)
 {
     const ir_tensor *t = o->constant;

@@ -120,21 +120,30 @@ static tacit_status emit_rows(op_lower *c, bytes *p)
     return TACIT_OK;
 }
 
-/* Tiles of 15 µs or more at 150 products a ns: blocks of rows that fit L2, then panels. */
-void op_lower_cut_bytes(cpu_qgemm_args *g, const cpu_features *cpu)
+op_byte_cut op_lower_cut_bytes(int64_t m, int64_t n, int64_t k, int64_t width, int64_t height,
+                               double rate)
 {
-    int64_t width = cpu_qmm_width(cpu), height = cpu_qmm_height(cpu);
-    int64_t blocks = (g->m + 191) / 192;
-    g->tile_rows = ((g->m + blocks - 1) / blocks + height - 1) / height * height;
-    g->row_tiles = (uint32_t)((g->m + g->tile_rows - 1) / g->tile_rows);
-    int64_t panels = (g->n + width - 1) / width, rows = g->m < g->tile_rows ? g->m : g->tile_rows;
-    double panel_ns = (double)(rows * width) * (double)(g->k + 64) / 150;
-    g->tile_panels = panel_ns > 15000 ? 1 : (int64_t)(15000 / (panel_ns + 1)) + 1;
-    int64_t most = 48 / g->row_tiles > 1 ? 48 / g->row_tiles : 1;
-    int64_t tiles = (panels + g->tile_panels - 1) / g->tile_panels;
+    op_byte_cut c;
+    int64_t blocks = (m + 191) / 192, panels = (n + width - 1) / width;
+    c.tile_rows = ((m + blocks - 1) / blocks + height - 1) / height * height;
+    c.row_tiles = (uint32_t)((m + c.tile_rows - 1) / c.tile_rows);
+    int64_t rows = m < c.tile_rows ? m : c.tile_rows;
+    double panel_ns = (double)(rows * width) * (double)(k + 64) / rate;
+    c.tile_panels = panel_ns > 15000 ? 1 : (int64_t)(15000 / (panel_ns + 1)) + 1;
+    int64_t most = 48 / c.row_tiles > 1 ? 48 / c.row_tiles : 1;
+    int64_t tiles = (panels + c.tile_panels - 1) / c.tile_panels;
     tiles = tiles > most ? most : tiles;
-    g->tile_panels = (panels + tiles - 1) / tiles;
-    g->col_tiles = (uint32_t)((panels + g->tile_panels - 1) / g->tile_panels);
+    c.tile_panels = (panels + tiles - 1) / tiles;
+    c.col_tiles = (uint32_t)((panels + c.tile_panels - 1) / c.tile_panels);
+    return c;
+}
+
+void op_lower_cut_qgemm(cpu_qgemm_args *g, const cpu_features *cpu)
+{
+    op_byte_cut cut =
+        op_lower_cut_bytes(g->m, g->n, g->k, cpu_qmm_width(cpu), cpu_qmm_height(cpu), 150);
+    g->tile_rows = cut.tile_rows, g->tile_panels = cut.tile_panels;
+    g->row_tiles = cut.row_tiles, g->col_tiles = cut.col_tiles;
 }
 
 static tacit_status bind(op_lower *c, const bytes *p)
@@ -165,7 +174,7 @@ static tacit_status emit(op_lower *c, bytes *p)
     TRY(column_tables(c, p));
     TRY(pack_right(c, p));
     TRY(emit_rows(c, p));
-    op_lower_cut_bytes(g, &c->cpu);
+    op_lower_cut_qgemm(g, &c->cpu);
     cpu_qgemm_args *a = op_lower_thunk(c, "qgemm", CPU_QMM_PICK(&c->cpu, cpu_qgemm), sizeof *a,
                                        g->row_tiles * g->col_tiles);
     if (!a)

@@ -273,7 +273,7 @@ static tacit_status emit_group(op_lower *c, byte_conv *b, int64_t group, size_t 
     TRY(op_lower_scratch(c, offsetof(cpu_qwindow_rows_args, q), q, true));
     TRY(op_lower_scratch(c, offsetof(cpu_qwindow_rows_args, sum), sums, true));
     op_lower_cost(c, 0, 2 * (uint64_t)(g->m * g->k));
-    op_lower_cut_bytes(g, &c->cpu);
+    op_lower_cut_qgemm(g, &c->cpu);
     cpu_qgemm_args *a = op_lower_thunk(c, "qgemm", CPU_QMM_PICK(&c->cpu, cpu_qgemm), sizeof *a,
                                        g->row_tiles * g->col_tiles);
     if (!a)
@@ -320,7 +320,7 @@ static tacit_status emit_depth(op_lower *c, byte_conv *b)
     TRY(column_tables(c, b, 0));
     TRY(take_biases(c, b, 0));
     TRY(pack_depth(c, b, &weights));
-    op_lower_cut_bytes(g, &c->cpu);
+    op_lower_cut_qgemm(g, &c->cpu);
     cpu_qdepth_args *a = op_lower_thunk(c, "qdepth", CPU_QMM_PICK(&c->cpu, cpu_qdepth), sizeof *a,
                                         g->row_tiles * g->col_tiles);
     if (!a)

@@ -242,35 +242,19 @@ static tacit_status pack_weights(op_lower *c, inside_conv *b)
                              .flip = c->in[1].type.dtype == TACIT_U8};
     if (!a.packed || !a.begin)
         return TACIT_ERR_MEMORY;
-    int64_t row = b->conv.c * taps, step = PIECE / (width * row) + 1;
+    int64_t row = b->conv.c * taps;
     op_job job = op_lower_job(c, 1, cpu_qconv_pack, &a, sizeof a, offsetof(cpu_qconv_pack_args, w));
-    for (int64_t p = 0; p < panels; p += step) {
-        int64_t end = p + step < panels ? p + step : panels;
-        int64_t last = end * width < n ? end * width : n;
-        job.begin = (uint32_t)p;
-        job.end = (uint32_t)end;
-        job.first = (size_t)(p * width * row);
-        job.bytes = (size_t)((last - p * width) * row);
-        TRY(op_lower_later(c, &job));
-    }
+    job.end = (uint32_t)panels;
     b->g.weights = a.packed;
     b->round.begin = a.begin;
-    return TACIT_OK;
+    return op_lower_panels_later(c, &job, width, n, (size_t)row, PIECE / (width * row) + 1);
 }
 
 static void cut(cpu_qconv_args *g, int64_t width, int64_t k)
 {
-    int64_t blocks = (g->m + 191) / 192, panels = (g->n + width - 1) / width;
-    g->tile_rows = ((g->m + blocks - 1) / blocks + 5) / 6 * 6;
-    g->row_tiles = (uint32_t)((g->m + g->tile_rows - 1) / g->tile_rows);
-    int64_t rows = g->m < g->tile_rows ? g->m : g->tile_rows;
-    double panel_ns = (double)(rows * width) * (double)(k + 64) / 200;
-    g->tile_panels = panel_ns > 15000 ? 1 : (int64_t)(15000 / (panel_ns + 1)) + 1;
-    int64_t most = 48 / g->row_tiles > 1 ? 48 / g->row_tiles : 1;
-    int64_t tiles = (panels + g->tile_panels - 1) / g->tile_panels;
-    tiles = tiles > most ? most : tiles;
-    g->tile_panels = (panels + tiles - 1) / tiles;
-    g->col_tiles = (uint32_t)((panels + g->tile_panels - 1) / g->tile_panels);
+    op_byte_cut cut = op_lower_cut_bytes(g->m, g->n, k, width, 6, 200);
+    g->tile_rows = cut.tile_rows, g->tile_panels = cut.tile_panels;
+    g->row_tiles = cut.row_tiles, g->col_tiles = cut.col_tiles;
 }
 
 static void set_cost(op_lower *c, const inside_conv *b, const char *how)

@@ -153,19 +153,8 @@ tacit_status op_product_columns_later(op_lower *c, op_job *job, const cpu_gemm_a
                                       int64_t width)
 {
     enum { COLUMNS = 1024 }; /* of a job, or a few fewer */
-    int64_t panels = (g->n + width - 1) / width, each = COLUMNS / width;
-    for (int64_t j = 0; j < panels; j += each) {
-        int64_t end = j + each < panels ? j + each : panels;
-        int64_t columns = (end * width < g->n ? end * width : g->n) - j * width;
-        job->begin = (uint32_t)j;
-        job->end = (uint32_t)end;
-        if (g->b_row == 1) {
-            job->first = (size_t)(j * width * g->b_col) * sizeof(float);
-            job->bytes = (size_t)(columns * g->b_col) * sizeof(float);
-        }
-        TRY(op_lower_later(c, job));
-    }
-    return TACIT_OK;
+    return op_lower_panels_later(c, job, width, g->n, (size_t)g->k * sizeof(float),
+                                 COLUMNS / width);
 }
 
 tacit_status op_product_pack_later(op_lower *c, op_job *job, const cpu_gemm_args *g, int64_t width,
@@ -174,13 +163,12 @@ tacit_status op_product_pack_later(op_lower *c, op_job *job, const cpu_gemm_args
     enum { PIECE = 1 << 18 }; /* floats */
     if (g->b_col != 1)
         return op_product_columns_later(c, job, g, width);
-    job->end = (uint32_t)((g->n + width - 1) / width);
-    int64_t step = (PIECE / g->b_row / whole + 1) * whole;
+    int64_t step = (PIECE / g->n / whole + 1) * whole;
     for (int64_t k = 0; k < g->k; k += step) {
         *begin = k;
         *end = k + step < g->k ? k + step : g->k;
-        job->first = (size_t)(k * g->b_row) * sizeof(float);
-        job->bytes = (size_t)((*end - k) * g->b_row) * sizeof(float);
+        job->first = (size_t)(k * g->n) * sizeof(float);
+        job->bytes = (size_t)((*end - k) * g->n) * sizeof(float);
         TRY(op_lower_later(c, job));
     }
     return TACIT_OK;
@@ -199,6 +187,7 @@ static tacit_status pack_right(op_lower *c, op_product *p, uint32_t input, int w
     cpu_gemm_pack_args a = {NULL, packed, g->n, g->k, g->b_row, g->b_col, 0, g->k, g->kc};
     op_job job = op_lower_job(c, input, CPU_PICK(isa, cpu_gemm_pack_f32), &a, sizeof a,
                               offsetof(cpu_gemm_pack_args, b));
+    job.end = (uint32_t)panels;
     g->packed = packed;
     return op_product_pack_later(c, &job, g, width, 1, &a.k_begin, &a.k_end);
 }
@@ -337,14 +326,6 @@ static tacit_status emit(op_lower *c, op_product *p)
     return TACIT_OK;
 }
 
-static bool all_f32(const op_lower *c)
-{
-    for (uint32_t i = 0; i < c->node->n_inputs; i++)
-        if (op_lower_has(c, i) && c->in[i].type.dtype != TACIT_F32)
-            return false;
-    return true;
-}
-
 static tacit_status plan_operands(op_lower *c, op_product *p, bool trans_a, bool trans_b,
                                   bool *fits)
 {
@@ -374,7 +355,7 @@ tacit_status op_lower_matmul(op_lower *c)
 {
     op_product p = {0};
     bool fits;
-    if (!all_f32(c))
+    if (!op_lower_all_f32(c))
         return OP_LOWER_NO_KERNEL;
     TRY(plan_operands(c, &p, ir_attr_int(c->node, "trans_a", 0) != 0,
                       ir_attr_int(c->node, "trans_b", 0) != 0, &fits));
@@ -426,7 +407,7 @@ tacit_status op_lower_gemm(op_lower *c)
 {
     op_product p = {0};
     bool fits;
-    if (!all_f32(c))
+    if (!op_lower_all_f32(c))
         return OP_LOWER_NO_KERNEL;
     TRY(plan_operands(c, &p, ir_attr_int(c->node, "transA", 0) != 0,
                       ir_attr_int(c->node, "transB", 0) != 0, &fits));

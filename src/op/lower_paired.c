@@ -93,15 +93,15 @@ static tacit_status pack_rows(op_lower *c, op_job *job, cpu_paired_right_args *a
     enum { PIECE = 1 << 18, LITTLE = 1 << 20, MUCH = 1 << 22, PANELS = 64 }; /* floats */
     size_t share = c->constant_bytes / 32 / sizeof(float);
     size_t much = share < LITTLE ? LITTLE : share > MUCH ? MUCH : share;
-    bool whole = (size_t)(a->kc * a->b_row) <= much;
-    int64_t step = whole ? a->kc : PIECE / a->b_row + 1;
+    bool whole = (size_t)(a->kc * a->n) <= much;
+    int64_t step = whole ? a->kc : PIECE / a->n + 1;
     a->part = whole ? CPU_PAIRED_BOTH : CPU_PAIRED_COPY;
     for (int64_t k = 0; k < a->k; k = a->k_end) {
         int64_t block = k / a->kc * a->kc + a->kc, end = k + step < block ? k + step : block;
         a->k_begin = k;
         a->k_end = end < a->k ? end : a->k;
-        job->first = (size_t)(k * a->b_row) * sizeof(float);
-        job->bytes = (size_t)((a->k_end - k) * a->b_row) * sizeof(float);
+        job->first = (size_t)(k * a->n) * sizeof(float);
+        job->bytes = (size_t)((a->k_end - k) * a->n) * sizeof(float);
         TRY(op_lower_later(c, job));
     }
     a->part = CPU_PAIRED_SCALE;

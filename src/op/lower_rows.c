@@ -93,14 +93,6 @@ static tacit_status emit_norm(op_lower *c, int64_t rows, int64_t length, int sca
     return TACIT_OK;
 }
 
-static bool all_f32(const op_lower *c)
-{
-    for (uint32_t i = 0; i < c->node->n_inputs; i++)
-        if (op_lower_has(c, i) && c->in[i].type.dtype != TACIT_F32)
-            return false;
-    return true;
-}
-
 /* Is input i absent, or exactly one row long? */
 static bool fits_row(const op_lower *c, uint32_t i, int64_t length)
 {
@@ -112,7 +104,7 @@ tacit_status op_lower_layer_norm(op_lower *c)
     const ir_shape *shape = &c->in[0].type.shape;
     int32_t axis;
     int64_t rows, length, inner;
-    if (!all_f32(c) || shape->rank == 0 || op_lower_wants(c, 1) || op_lower_wants(c, 2))
+    if (!op_lower_all_f32(c) || shape->rank == 0 || op_lower_wants(c, 1) || op_lower_wants(c, 2))
         return OP_LOWER_NO_KERNEL;
     TRY(ir_axis(ir_attr_int(c->node, "axis", -1), shape->rank, &axis, c->err));
     split_shape(shape, axis, shape->rank, &rows, &length, &inner);
@@ -126,7 +118,7 @@ tacit_status op_lower_norm(op_lower *c)
 {
     const ir_shape *shape = &c->in[0].type.shape;
     int64_t rows, length, inner;
-    if (!all_f32(c) || shape->rank == 0)
+    if (!op_lower_all_f32(c) || shape->rank == 0)
         return OP_LOWER_NO_KERNEL;
     split_shape(shape, shape->rank - 1, shape->rank, &rows, &length, &inner);
     if (!fits_row(c, 1, length) || !fits_row(c, 2, length))

@@ -24,6 +24,7 @@ tacit_status op_slim_pack(op_lower *c, op_product *p)
     cpu_slim_pack_args a = {NULL, packed, g->n, g->k, g->b_row, g->b_col, 0, g->k};
     op_job job = op_lower_job(c, 1, CPU_PICK(isa, cpu_slim_pack_f32), &a, sizeof a,
                               offsetof(cpu_slim_pack_args, b));
+    job.end = (uint32_t)panels;
     g->packed = packed;
     g->slim = true;
     g->kc = g->k;

@@ -410,9 +410,8 @@ tacit_status op_lower_conv(op_lower *c)
 {
     op_conv conv;
     op_plane p;
-    for (uint32_t i = 0; i < c->node->n_inputs; i++)
-        if (op_lower_has(c, i) && c->in[i].type.dtype != TACIT_F32)
-            return OP_LOWER_NO_KERNEL;
+    if (!op_lower_all_f32(c))
+        return OP_LOWER_NO_KERNEL;
     TRY(op_conv_plan(c->node, &c->in[0].type.shape, &c->in[1].type.shape, &conv, c->err));
     if (ir_shape_size(&c->out[0].type.shape) == 0)
         return TACIT_OK;

@@ -37,8 +37,16 @@ tacit_status op_lower_qlinear_matmul(op_lower *c);
 tacit_status op_lower_dynamic_quantize(op_lower *c);
 tacit_status op_lower_quantize(op_lower *c);
 tacit_status op_lower_dequantize(op_lower *c);
+/* Tiles of a product of bytes m × n × k, of panels of `width` columns and a multiple of `height`
+ * rows: 15 µs or more at `rate` products a ns, blocks of rows that fit L2, then panels. */
+typedef struct op_byte_cut {
+    int64_t tile_rows, tile_panels;
+    uint32_t row_tiles, col_tiles;
+} op_byte_cut;
+op_byte_cut op_lower_cut_bytes(int64_t m, int64_t n, int64_t k, int64_t width, int64_t height,
+                               double rate);
 struct cpu_qgemm_args;
-void op_lower_cut_bytes(struct cpu_qgemm_args *g, const cpu_features *cpu);
+void op_lower_cut_qgemm(struct cpu_qgemm_args *g, const cpu_features *cpu);
 
 /* lower_int_conv.c: convolutions of bytes */
 tacit_status op_lower_int_conv(op_lower *c); /* tacit.IntConv */
@@ -153,6 +161,8 @@ static inline bool op_lower_wants(const op_lower *c, uint32_t i)
 {
     return i < c->node->n_outputs && c->node->outputs[i];
 }
+/* Is every input there is f32? */
+bool op_lower_all_f32(const op_lower *c);
 /* Strides of the operand for the axes of `shape`, to which it broadcasts. */
 void op_lower_strides(const op_operand *o, const ir_shape *shape, int64_t *strides);
 /* Bytes of an element that can be moved alone; 0: packed types, strings. */

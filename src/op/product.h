@@ -14,8 +14,9 @@ typedef struct op_product {
     const float *packed_bias;
 } op_product;
 
-/* Jobs that pack a right side whose columns are adjacent in memory: some panels of `width` columns
- * are one range of bytes. `job` has everything but the tiles. */
+/* Jobs that pack a dense right side whose columns are adjacent in memory: some panels of `width`
+ * columns are one range of bytes (found by sizes: the stride of an axis of one entry may be
+ * anything). The job has all panels as its tiles. */
 tacit_status op_product_columns_later(op_lower *c, op_job *job, const cpu_gemm_args *g,
                                       int64_t width);
 

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@ typedef struct net {
     tacit_builder *b;
     rng random;
     tacit_dtype dtype;
+    bool merged; /* all its products are to become one */
 } net;
 
 static tacit_value weight(net *n, const char *name, int32_t rank, const int64_t *dims, double low,
@@ -49,6 +51,21 @@ static tacit_value norm(net *n, tacit_value x, int64_t channels, const char *tag
     return tacit_builder_node(n->b, "BatchNormalization", 5, in, 1, NULL);
 }
 
+static void check_merged(const tacit_session *s, const char *what)
+{
+    const char *product = NULL;
+    for (uint32_t i = 0; i < tacit_session_profile_count(s); i++) {
+        tacit_profile_row row;
+        assert_int_equal(tacit_session_profile_row(s, i, &row), TACIT_OK);
+        if (!strstr(row.op, "MatMul"))
+            continue;
+        if (product && strcmp(product, row.node) != 0)
+            fail_msg("%s: %s and %s are two products", what, product, row.node);
+        product = row.node;
+    }
+    assert_non_null(product);
+}
+
 static void check(net *n, const char *what)
 {
     tacit_error err = {TACIT_OK, ""};
@@ -73,9 +90,13 @@ static void check(net *n, const char *what)
         tacit_session *s = NULL;
         tacit_tensor out = {.name = "y"};
         if (tacit_compile(m, &o, &p, &err) != TACIT_OK ||
-            tacit_session_create(p, &s, &err) != TACIT_OK ||
-            tacit_run(s, &in, 1, &out, 1, &err) != TACIT_OK)
+            tacit_session_create(p, &s, &err) != TACIT_OK)
             fail_msg("%s: %s", what, err.message);
+        tacit_session_profile(s, 1);
+        if (tacit_run(s, &in, 1, &out, 1, &err) != TACIT_OK)
+            fail_msg("%s: %s", what, err.message);
+        if (k && n->merged)
+            check_merged(s, what);
         got[k] = out;
         got[k].data = malloc(out.bytes);
         assert_non_null(got[k].data);
@@ -180,16 +201,20 @@ static void in_the_tail(void **state)
     check(&n, "an image of open size");
 }
 
+/* `turned`: weights are [width, k]. */
 static void three_products(tacit_dtype dtype, int64_t rows, int64_t k, const int64_t *widths,
-                           const char *what)
+                           bool turned, const char *what)
 {
     net n = begin(dtype, (uint64_t)rows + 11);
+    n.merged = true;
     static const char *const names[3] = {"q", "k", "v"};
     tacit_value x = tacit_builder_input(n.b, "x", dtype, 2, (int64_t[]){rows, k}, NULL), part[3];
     for (int i = 0; i < 3; i++) {
-        tacit_value in[2] = {x, weight(&n, names[i], 2, (int64_t[]){k, widths[i]}, -1, 1)};
-        part[i] = tacit_builder_node(n.b, "MatMul", 2, in, 1, NULL);
-        part[i] = tacit_builder_node(n.b, i ? "Tanh" : "Sigmoid", 1, &part[i], 1, NULL);
+        int64_t dims[2] = {turned ? widths[i] : k, turned ? k : widths[i]};
+        tacit_value in[2] = {x, weight(&n, names[i], 2, dims, -1, 1)};
+        part[i] = tacit_builder_node(n.b, "Gemm", 2, in, 1, NULL);
+        tacit_builder_attr_int(n.b, "transB", turned);
+        part[i] = tacit_builder_node(n.b, i ? "Sin" : "Cos", 1, &part[i], 1, NULL);
     }
     tacit_value y = tacit_builder_node(n.b, "Concat", 3, part, 1, NULL);
     tacit_builder_attr_int(n.b, "axis", 1);
@@ -200,12 +225,26 @@ static void three_products(tacit_dtype dtype, int64_t rows, int64_t k, const int
 static void products(void **state)
 {
     (void)state;
-    three_products(TACIT_F32, 1, 96, (int64_t[]){64, 32, 32}, "one row");
-    three_products(TACIT_F32, 24, 96, (int64_t[]){64, 32, 32}, "pairs");
-    three_products(TACIT_F32, 24, 700, (int64_t[]){300, 100, 301}, "blocks of K");
-    three_products(TACIT_F32, 3, 1100, (int64_t[]){130, 130, 130}, "pieces of rows");
-    three_products(TACIT_F64, 5, 96, (int64_t[]){64, 32, 32}, "no kernel");
-    three_products(TACIT_F32, 16, 600, (int64_t[]){2500, 2500, 2100}, "rows first, then columns");
+    static const struct {
+        tacit_dtype dtype;
+        int64_t rows, k, widths[3];
+        const char *what;
+    } cases[] = {
+        {TACIT_F32, 1, 96, {64, 32, 32}, "one row"},
+        {TACIT_F32, 24, 96, {64, 32, 32}, "pairs"},
+        {TACIT_F32, 24, 700, {300, 100, 301}, "blocks of K"},
+        {TACIT_F32, 3, 1100, {130, 130, 130}, "pieces of rows"},
+        {TACIT_F64, 5, 96, {64, 32, 32}, "no kernel"},
+        {TACIT_F32, 16, 600, {2500, 2500, 2100}, "rows first, then columns"},
+        {TACIT_F32, 3, 1, {700, 400, 500}, "sums of one term"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int turned = 0; turned < 2; turned++) {
+            char what[60];
+            snprintf(what, sizeof what, "%s%s", cases[i].what, turned ? ", turned" : "");
+            three_products(cases[i].dtype, cases[i].rows, cases[i].k, cases[i].widths, turned,
+                           what);
+        }
 }
 
 int main(void)
