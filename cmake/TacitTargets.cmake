@@ -66,6 +66,9 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     elseif(source MATCHES "_vnni\\.c$")
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
         "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512vnni;-mavx512vbmi;-mfma;-mf16c;-O3")
+    elseif(source MATCHES "_vbmi2\\.c$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+        "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512vbmi2;-mfma;-mf16c;-mprefer-vector-width=512;-O3")
     elseif(source MATCHES "_ifma\\.c$")
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
         "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512ifma;-mavx512vbmi;-O3")
@@ -82,7 +85,7 @@ endif()
 # calls, and the portable form of the same kernel has the others.
 if(TACIT_SANITIZE MATCHES "address" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
   foreach(source ${sources})
-    if(source MATCHES "_(avx2|avx512|vnni|ifma|vaes|aesni)\\.c$")
+    if(source MATCHES "_(avx2|avx512|vnni|vbmi2|ifma|vaes|aesni)\\.c$")
       set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS
         --param=asan-instrumentation-with-call-threshold=0 -fno-sanitize=undefined)
     endif()
@@ -99,7 +102,7 @@ endif()
 # What is fuzzed are parsers.
 if(TACIT_FUZZ)
   foreach(source ${sources})
-    if(source MATCHES "_(avx2|avx512|vnni|ifma|vaes|aesni)\\.c$")
+    if(source MATCHES "_(avx2|avx512|vnni|vbmi2|ifma|vaes|aesni)\\.c$")
       set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=all)
     endif()
   endforeach()

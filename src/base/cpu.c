@@ -37,6 +37,7 @@ static cpu_features detect_hardware(void)
     f.avx512_bf16 = __builtin_cpu_supports("avx512bf16");
     f.avx512_ifma = __builtin_cpu_supports("avx512ifma");
     f.avx512_vbmi = __builtin_cpu_supports("avx512vbmi");
+    f.avx512_vbmi2 = __builtin_cpu_supports("avx512vbmi2");
     unsigned a, b, c, d; /* leaf 7: not every compiler knows the name "vaes" */
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d))
         f.vaes512 = (c >> 9) & 1;
@@ -61,31 +62,47 @@ cpu_features cpu_detect(void)
             most = (cpu_isa)i;
     if (most < f.isa) {
         f.isa = most;
-        f.avx512_vnni = f.avx512_bf16 = f.avx512_ifma = f.avx512_vbmi = f.vaes512 = false;
+        f.avx512_vnni = f.avx512_bf16 = f.avx512_ifma = f.avx512_vbmi = false;
+        f.avx512_vbmi2 = f.vaes512 = false;
         if (most == CPU_PORTABLE)
             f.aes = f.pclmul = f.sse41 = f.adds_beside_fma = false;
     }
     return f;
 }
 
+/* What the system tells of one cache, "KEY"; 0: nothing. */
+static uint64_t cache_number(int index, const char *key)
+{
+    char path[80], unit = 0;
+    unsigned long long x = 0;
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/%s", index, key);
+    FILE *f = fopen(path, "r");
+    if (!f)
+        return 0;
+    int n = fscanf(f, "%9llu%c", &x, &unit);
+    fclose(f);
+    return n < 1 ? 0 : unit == 'K' ? x << 10 : unit == 'M' ? x << 20 : x;
+}
+
 /* sysconf reads CPUID, which in a virtual machine may tell of all caches of the socket. */
+enum { CACHES = 8 };
+
 uint64_t cpu_cache_bytes(void)
 {
-    enum { CACHES = 8 };
     uint64_t most = 0;
     for (int i = 0; i < CACHES; i++) {
-        char path[64], unit = 0;
-        unsigned long long size = 0;
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
-        FILE *f = fopen(path, "r");
-        if (!f)
-            break;
-        int n = fscanf(f, "%9llu%c", &size, &unit);
-        fclose(f);
-        size = n < 1 ? 0 : unit == 'K' ? size << 10 : unit == 'M' ? size << 20 : size;
+        uint64_t size = cache_number(i, "size");
         most = size > most ? size : most;
     }
     return most ? most : CPU_CACHE_DEFAULT;
+}
+
+uint64_t cpu_core_bytes(void)
+{
+    for (int i = 0; i < CACHES; i++)
+        if (cache_number(i, "level") == 2 && cache_number(i, "size"))
+            return cache_number(i, "size");
+    return CPU_CORE_DEFAULT;
 }
 
 /* Whole CPUs granted by the cgroup v2 quota, rounded up; 0 when there is none. */

@@ -15,10 +15,11 @@ typedef enum cpu_isa {
 
 typedef struct cpu_features {
     cpu_isa isa;
-    bool avx512_vnni, avx512_bf16, avx512_ifma, avx512_vbmi;
+    bool avx512_vnni, avx512_bf16, avx512_ifma, avx512_vbmi, avx512_vbmi2;
     bool aes, vaes512, pclmul, sse41;
     bool adds_beside_fma; /* units of their own add while all others multiply (AMD since Zen) */
     uint64_t cache_bytes; /* cpu_cache_bytes where somebody asked, else 0 */
+    uint64_t core_bytes;  /* cpu_core_bytes, likewise */
 } cpu_features;
 
 /* What the processor has, limited by the environment variable TACIT_ISA=portable|avx2|avx512.
@@ -29,6 +30,9 @@ const char *cpu_isa_name(cpu_isa isa);
 /* Of the largest cache of a processor, as the system tells; CPU_CACHE_DEFAULT where it does not. */
 #define CPU_CACHE_DEFAULT (UINT64_C(32) << 20)
 uint64_t cpu_cache_bytes(void);
+/* Of the second-level cache, which a core has for itself. */
+#define CPU_CORE_DEFAULT (UINT64_C(1) << 20)
+uint64_t cpu_core_bytes(void);
 
 /* Processors this process may use: affinity mask and cgroup quota, at least 1. */
 uint32_t cpu_count(void);

@@ -46,7 +46,6 @@ typedef struct cpu_gemm_args {
     int64_t kc;                   /* of the blocks of a packed B; 0: CPU_GEMM_KC */
     bool ordered;                 /* K step by step, however few rows: same bits for any m */
     bool streamed;                /* a packed B comes from memory, not from a cache */
-    bool slim;                    /* packed is as slim.h says: one row, a_col 1, no bias by row */
     bool copy_a;                  /* rows of A collide in L1 or are strided: compact them */
     /* A convolution: A is the weights, column j of B is what the window over output pixel j sees.
      * Row k of it lies taps[k] elements after the pixel's origin, which is

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weights in 28 bits without loss, for products of one row that wait for memory.
+ * Weights in 28 bits without loss, for products of one row that wait for their weights.
  *
  * The exponents of neighbouring weights are nearly always within sixteen of each other, so four of
  * their eight bits say nothing. A panel (cpu/gemm.h) is cut into groups of four rows, which are
@@ -22,7 +22,7 @@
 
 #include <stddef.h>
 
-#include "cpu/isa.h"
+#include "cpu/gemm.h"
 
 enum {
     CPU_SLIM_STEPS = 4, /* rows of B in a group */
@@ -58,5 +58,30 @@ typedef struct cpu_slim_pack_args {
 } cpu_slim_pack_args;
 
 CPU_DECLARE(cpu_slim_pack_f32);
+
+/* The product, with cpu_gemm_args: m and row_tiles 1, a_col 1, no bias by row, `packed` as above.
+ * The same bits as cpu_gemm_f32 with plain weights. With VBMI2 (AVX-512 that shifts one vector into
+ * another) unpacking is faster than reading from any cache beyond the second. */
+CPU_DECLARE(cpu_slim_f32);
+#if defined(__x86_64__)
+void cpu_slim_f32_vbmi2(const void *args, uint32_t begin, uint32_t end);
+#endif
+
+static inline bool cpu_slim_vbmi2(const cpu_features *cpu)
+{
+    return cpu->isa == CPU_AVX512 && cpu->avx512_vbmi2;
+}
+static inline cpu_kernel cpu_slim_kernel(const cpu_features *cpu)
+{
+#if defined(__x86_64__)
+    if (cpu_slim_vbmi2(cpu))
+        return cpu_slim_f32_vbmi2;
+#endif
+    return CPU_PICK(cpu->isa, cpu_slim_f32);
+}
+static inline const char *cpu_slim_name(const cpu_features *cpu)
+{
+    return cpu_slim_vbmi2(cpu) ? "slim_f32_vbmi2" : CPU_PICK_NAME(cpu->isa, slim_f32);
+}
 
 #endif

@@ -3,6 +3,7 @@
  * here, block by block, and its mapped pages are given back as they are packed. */
 #include <string.h>
 
+#include "cpu/slim.h"
 #include "op/gemm.h"
 #include "op/lowerings.h"
 #include "op/product.h"
@@ -266,22 +267,26 @@ static tacit_status bind_operands(op_lower *c, const op_product *p, bool apart,
     return op_lower_scratch(c, offsetof(cpu_gemm_args, c), op_lower_reserve(c, bytes), true);
 }
 
+static const char *kernel_name(const op_lower *c, const op_product *p)
+{
+    return p->slim ? cpu_slim_name(&c->cpu) : CPU_PICK_NAME(c->cpu.isa, gemm_f32);
+}
+
 static void explain(op_lower *c, const op_product *p, bool first)
 {
     const cpu_gemm_args *g = &p->g;
-    op_lower_note(c, "gemm_f32_%s %lldx%lldx%lld batch %lld, %s%s, %u tiles of %lldx%lld; %s",
-                  cpu_isa_name(c->cpu.isa), (long long)g->m, (long long)g->n, (long long)g->k,
-                  (long long)p->batch,
-                  g->slim     ? "B packed at compile time in 28 bits without loss"
-                  : g->packed ? "B packed at compile time"
-                  : first     ? "B packed first"
-                              : "B packed block by block",
-                  g->copy_a ? ", A compacted" : "",
-                  g->row_tiles * g->col_tiles * (uint32_t)p->batch, (long long)g->tile_rows,
-                  (long long)g->tile_cols,
-                  g->slim     ? "one row waits for memory, so fewer bytes are faster"
-                  : g->packed ? "packing per run would read B twice"
-                              : "B is not a constant matrix, so it cannot be packed once");
+    op_lower_note(
+        c, "%s %lldx%lldx%lld batch %lld, %s%s, %u tiles of %lldx%lld; %s", kernel_name(c, p),
+        (long long)g->m, (long long)g->n, (long long)g->k, (long long)p->batch,
+        p->slim     ? "B packed at compile time in 28 bits without loss"
+        : g->packed ? "B packed at compile time"
+        : first     ? "B packed first"
+                    : "B packed block by block",
+        g->copy_a ? ", A compacted" : "", g->row_tiles * g->col_tiles * (uint32_t)p->batch,
+        (long long)g->tile_rows, (long long)g->tile_cols,
+        p->slim     ? "one row waits for its weights, so fewer bytes are faster"
+        : g->packed ? "packing per run would read B twice"
+                    : "B is not a constant matrix, so it cannot be packed once");
 }
 
 static tacit_status emit(op_lower *c, op_product *p)
@@ -309,7 +314,8 @@ static tacit_status emit(op_lower *c, op_product *p)
     if (first)
         TRY(pack_before(c, p, &packed));
     cpu_gemm_args *args =
-        op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, gemm_f32), CPU_PICK(c->cpu.isa, cpu_gemm_f32),
+        op_lower_thunk(c, kernel_name(c, p),
+                       p->slim ? cpu_slim_kernel(&c->cpu) : CPU_PICK(c->cpu.isa, cpu_gemm_f32),
                        sizeof *args, (uint32_t)tiles);
     if (!args)
         return TACIT_ERR_MEMORY;

@@ -1,15 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products of one row that wait for memory: weights in 28 bits (cpu/slim.h). */
+ * Products of one row that wait for their weights: weights in 28 bits (cpu/slim.h). */
 
 #include "cpu/slim.h"
 #include "op/lowerings.h"
 #include "op/product.h"
 
+/* Do weights come from a cache that is slower than unpacking? Up to two processors may hold them in
+ * their own. */
+static bool beyond_cores(const op_lower *c)
+{
+    uint64_t core = c->cpu.core_bytes ? c->cpu.core_bytes : CPU_CORE_DEFAULT;
+    return cpu_slim_vbmi2(&c->cpu) && c->constant_bytes > 2 * core;
+}
+
 bool op_slim_suits(const op_lower *c, const op_product *p)
 {
     const cpu_gemm_args *g = &p->g;
     return g->m == 1 && g->a_col == 1 && g->k >= CPU_SLIM_ROWS && g->k % CPU_SLIM_STEPS == 0 &&
-           g->streamed && !g->ordered && g->epilogue.bias != CPU_BIAS_ROW &&
+           (g->streamed || beyond_cores(c)) && !g->ordered && g->epilogue.bias != CPU_BIAS_ROW &&
            c->cpu.isa != CPU_PORTABLE;
 }
 
@@ -26,7 +34,7 @@ tacit_status op_slim_pack(op_lower *c, op_product *p)
                               offsetof(cpu_slim_pack_args, b));
     job.end = (uint32_t)panels;
     g->packed = packed;
-    g->slim = true;
+    p->slim = true;
     g->kc = g->k;
     return op_product_pack_later(c, &job, g, width, CPU_SLIM_ROWS, &a.k_begin, &a.k_end);
 }

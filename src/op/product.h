@@ -12,6 +12,7 @@ typedef struct op_product {
     int64_t batch;      /* products in all */
     int bias, residual; /* node inputs, or -1 */
     const float *packed_bias;
+    bool slim; /* g.packed is as cpu/slim.h says */
 } op_product;
 
 /* Jobs that pack a dense right side whose columns are adjacent in memory: some panels of `width`
@@ -32,7 +33,7 @@ bool op_paired_suits(const op_lower *c, const op_product *p);
 tacit_status op_lower_paired(op_lower *c, const op_product *p);
 
 /* lower_slim.c: is it a product of one row whose weights are better read in fewer bits, and then
- * packs them; the product stays one of cpu/gemm.h. */
+ * packs them; the kernel is that of cpu/slim.h. */
 bool op_slim_suits(const op_lower *c, const op_product *p);
 tacit_status op_slim_pack(op_lower *c, op_product *p);
 

@@ -50,7 +50,11 @@ void op_specimen_kernels(const op_def *row, tacit_dtype type, op_specimen_kernel
     static const cpu_features levels[] = {
         {.isa = CPU_PORTABLE},
         {.isa = CPU_AVX2},
-        {.isa = CPU_AVX512, .avx512_vnni = true, .avx512_bf16 = true, .avx512_vbmi = true},
+        {.isa = CPU_AVX512,
+         .avx512_vnni = true,
+         .avx512_bf16 = true,
+         .avx512_vbmi = true,
+         .avx512_vbmi2 = true},
     };
     for (uint32_t level = 0; row->lower && level < 3; level++)
         for (uint64_t seed = 0; seed < 16; seed++)

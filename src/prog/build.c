@@ -84,6 +84,7 @@ tacit_status prog_build(ir_graph *g, const prog_options *options, prog_program *
     p->options = *options;
     p->cpu = cpu_detect();
     p->cpu.cache_bytes = cpu_cache_bytes();
+    p->cpu.core_bytes = cpu_core_bytes();
     arena_init(&p->memory, allocator);
     tacit_status status = build(p, err);
     if (status != TACIT_OK) {

@@ -204,6 +204,8 @@ static void caches_have_a_size(void **state)
     uint64_t bytes = cpu_cache_bytes();
     assert_true(bytes >= 64 << 10);
     assert_true(bytes <= UINT64_C(4) << 30);
+    assert_true(cpu_core_bytes() >= 64 << 10);
+    assert_true(cpu_core_bytes() <= bytes || bytes == CPU_CACHE_DEFAULT);
 }
 
 int main(void)

@@ -4,6 +4,7 @@
 
 #include "cpu/gemm.h"
 #include "cpu/slim.h"
+#include "op/product.h"
 #include "support/lower_check.h"
 
 typedef float weight_fn(rng *r, int64_t i);
@@ -95,6 +96,34 @@ static float *slim_right_side(const operands *o, cpu_isa isa)
     return (float *)(void *)packed;
 }
 
+static void same(const operands *o, const float *want, const float *got, const char *what,
+                 const char *kernel)
+{
+    for (int64_t j = 0; j < o->n; j++)
+        if (bits_of(want[j]) != bits_of(got[j]) && !(isnan(want[j]) && isnan(got[j])))
+            fail_msg("%s %s n %lld k %lld: column %lld is %.9g, expected %.9g", what, kernel,
+                     (long long)o->n, (long long)o->k, (long long)j, got[j], want[j]);
+}
+
+/* Every form of the kernel that this ISA has: from caches and from memory, all tiles at once and
+ * one by one. */
+static void check_slim(const operands *o, cpu_isa isa, cpu_gemm_args *p, const float *want,
+                       float *got, const char *what)
+{
+    bool more = isa == CPU_AVX512 && cpu_detect().avx512_vbmi2;
+    for (int form = 0; form < (more ? 8 : 4); form++) {
+        cpu_features cpu = {.isa = isa, .avx512_vbmi2 = form >= 4};
+        p->streamed = form & 1;
+        memset(got, 0x5a, (size_t)o->n * sizeof *got);
+        if (form & 2)
+            cpu_slim_kernel (&cpu)(p, 0, p->col_tiles);
+        else
+            for (uint32_t t = p->col_tiles; t-- > 0;)
+                cpu_slim_kernel (&cpu)(p, t, t + 1);
+        same(o, want, got, what, cpu_slim_name(&cpu));
+    }
+}
+
 static void check(const operands *o, cpu_isa isa, cpu_act act, const char *what)
 {
     int64_t width = cpu_gemm_width(isa);
@@ -116,14 +145,12 @@ static void check(const operands *o, cpu_isa isa, cpu_act act, const char *what)
     p.col_tiles = (uint32_t)((o->n + p.tile_cols - 1) / p.tile_cols);
     p.packed = plain, p.c = p.y = want;
     CPU_PICK(isa, cpu_gemm_f32)(&p, 0, p.col_tiles);
-    p.packed = slim, p.c = p.y = got, p.slim = true;
-    for (uint32_t t = p.col_tiles; t-- > 0;)
+    p.c = p.y = got;
+    for (uint32_t t = p.col_tiles; t-- > 0;) /* tile by tile: the same */
         CPU_PICK(isa, cpu_gemm_f32)(&p, t, t + 1);
-    for (int64_t j = 0; j < o->n; j++)
-        if (bits_of(want[j]) != bits_of(got[j]) && !(isnan(want[j]) && isnan(got[j])))
-            fail_msg("%s %s n %lld k %lld: column %lld is %.9g, expected %.9g", what,
-                     cpu_isa_name(isa), (long long)o->n, (long long)o->k, (long long)j, got[j],
-                     want[j]);
+    same(o, want, got, what, cpu_isa_name(isa));
+    p.packed = slim, p.c = p.y = got;
+    check_slim(o, isa, &p, want, got, what);
     free(plain), free(slim), free(want), free(got);
 }
 
@@ -159,6 +186,19 @@ static void same_bits_as_plain_weights(void **state)
             check(&o, isa, i % 3 ? CPU_ACT_RELU : CPU_ACT_GELU, what);
             release(&o);
         }
+}
+
+/* A row longer than what is scaled at a time. */
+static void long_rows(void **state)
+{
+    (void)state;
+    rng r = rng_seed(85);
+    FOR_EACH_ISA(isa)
+    for (int kind = 0; kind < KINDS; kind++) {
+        operands o = make(&r, 33 + kind, 8192 + 132, kind & 1, kinds[kind]);
+        check(&o, isa, CPU_ACT_NONE, "long");
+        release(&o);
+    }
 }
 
 /* What a row holds: infinities and NaN come out where plain weights have them. */
@@ -225,13 +265,37 @@ static void through_the_rule(void **state)
     }
 }
 
+/* Weights beyond the caches of two cores, where unpacking is faster than reading those. */
+static void the_rule_knows_caches(void **state)
+{
+    (void)state;
+    op_lower c = {.constant_bytes = (size_t)3 << 20,
+                  .cpu = {.isa = CPU_AVX512, .avx512_vbmi2 = true, .core_bytes = 1 << 20}};
+    op_product p = {.g = {.m = 1, .n = 512, .k = 512, .a_col = 1}};
+    assert_true(op_slim_suits(&c, &p));
+    c.constant_bytes = (size_t)3 << 19;
+    assert_false(op_slim_suits(&c, &p));
+    p.g.streamed = true;
+    assert_true(op_slim_suits(&c, &p));
+    p.g.streamed = false, c.constant_bytes = (size_t)3 << 20;
+    c.cpu.core_bytes = 2 << 20;
+    assert_false(op_slim_suits(&c, &p));
+    c.cpu.core_bytes = 0; /* nobody said: CPU_CORE_DEFAULT */
+    assert_true(op_slim_suits(&c, &p));
+    c.cpu.avx512_vbmi2 = false;
+    assert_false(op_slim_suits(&c, &p));
+    c.cpu.avx512_vbmi2 = true, p.g.ordered = true;
+    assert_false(op_slim_suits(&c, &p));
+    p.g.ordered = false, p.g.m = 2;
+    assert_false(op_slim_suits(&c, &p));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bits_as_plain_weights),
-        cmocka_unit_test(rows_with_extremes),
-        cmocka_unit_test(most_groups_are_slim),
-        cmocka_unit_test(through_the_rule),
+        cmocka_unit_test(same_bits_as_plain_weights), cmocka_unit_test(long_rows),
+        cmocka_unit_test(rows_with_extremes),         cmocka_unit_test(most_groups_are_slim),
+        cmocka_unit_test(through_the_rule),           cmocka_unit_test(the_rule_knows_caches),
     };
     return cmocka_run_group_tests_name("slim", tests, NULL, NULL);
 }
