@@ -17,6 +17,7 @@
 #include "base/slab.h"
 #include "cpu/gemm.h"
 #include "cpu/qmm.h"
+#include "lines.h"
 #include "op/lowerings.h"
 
 /* Weights of a tile: an even number of tiles for two threads, about 10 µs each. */
@@ -208,12 +209,10 @@ static int by_value(const void *a, const void *b)
 static void measure(const char *prefix, const char *name, int bits)
 {
     work w = {0};
-    const char *path = getenv("TACIT_BENCH_JSONL");
-    FILE *json = path ? fopen(path, "a") : NULL;
     for (uint32_t threads = 1; threads <= 2; threads++) {
         char entry[64];
         snprintf(entry, sizeof entry, "decode/gemv-%s/t%u", name, threads);
-        if (strncmp(entry, prefix, strlen(prefix)) != 0)
+        if (!bench_wanted(entry, prefix))
             continue;
         if (!w.bytes)
             make(&w, bits);
@@ -227,15 +226,9 @@ static void measure(const char *prefix, const char *name, int bits)
         double median = ms[RUNS / 2], roof = read[RUNS / 2];
         printf("%-24s %9.3f ms  %6.1f GB/s; only reading, one thread: %6.1f GB/s\n", entry, median,
                (double)w.bytes / median / 1e6, (double)w.bytes / roof / 1e6);
-        if (json)
-            fprintf(
-                json,
-                "{\"bench\":\"%s\",\"ours\":%.4f,\"peer\":%.4f,\"peer_name\":\"reading the same "
-                "bytes with one thread\",\"unit\":\"ms\",\"ratio\":%.3f}\n",
-                entry, median, roof, roof / median);
+        bench_line(entry, median, roof, "reading the same bytes with one thread", "ms",
+                   roof / median);
     }
-    if (json)
-        fclose(json);
     if (w.bytes)
         slab_free(&w.memory);
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/cpu.h"
+#include "lines.h"
 #include "tacit/tacit.h"
 
 static const char *prefix = "";
@@ -20,7 +21,7 @@ static tacit_error err;
 
 static bool wanted(const char *name)
 {
-    return strncmp(name, prefix, strlen(prefix)) == 0;
+    return bench_wanted(name, prefix);
 }
 
 /* Smaller is better for both numbers, so the ratio is peer to ours. */
@@ -29,15 +30,7 @@ static void report(const char *name, double ours, double peer, const char *peer_
 {
     printf("%-32s %14.2f %14.2f  %-18s %-6s %6.2f\n", name, ours, peer, peer_name, unit,
            peer / ours);
-    const char *path = getenv("TACIT_BENCH_JSONL");
-    FILE *f = path ? fopen(path, "a") : NULL;
-    if (!f)
-        return;
-    fprintf(f,
-            "{\"bench\":\"%s\",\"ours\":%.4f,\"peer\":%.4f,\"peer_name\":\"%s\",\"unit\":\"%s\","
-            "\"ratio\":%.4f}\n",
-            name, ours, peer, peer_name, unit, peer / ours);
-    fclose(f);
+    bench_line(name, ours, peer, peer_name, unit, peer / ours);
 }
 
 static int complain(const char *what)

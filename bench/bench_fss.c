@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "fss/ring.h"
 #include "fss/suite.h"
+#include "lines.h"
 
 typedef struct entry {
     const char *name;
@@ -309,8 +310,7 @@ static const entry entries[] = {
 
 int main(int argc, char **argv)
 {
-    const char *prefix = argc > 1 ? argv[1] : "", *path = getenv("TACIT_BENCH_JSONL");
-    FILE *lines = path ? fopen(path, "a") : NULL;
+    const char *prefix = argc > 1 ? argv[1] : "";
     static world w;
     uint8_t seed[2][16] = {{1}, {2}};
     tacit_error err;
@@ -326,18 +326,12 @@ int main(int argc, char **argv)
     printf("%-24s %10s %10s %-8s %7s  %s\n", "bench", "ours", "peer", "unit", "ratio", "peer name");
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
         const entry *e = &entries[i];
-        if (strncmp(e->name, prefix, strlen(prefix)) != 0)
+        if (!bench_wanted(e->name, prefix))
             continue;
         double ours = e->run(&w), ratio = ours / e->peer;
         printf("%-24s %10.2f %10.2f %-8s %7.2f  %s\n", e->name, ours, e->peer, e->unit, ratio,
                e->peer_name);
-        if (lines)
-            fprintf(lines,
-                    "{\"bench\":\"%s\",\"ours\":%.6g,\"peer\":%.6g,\"peer_name\":\"%s\","
-                    "\"unit\":\"%s\",\"ratio\":%.6g}\n",
-                    e->name, ours, e->peer, e->peer_name, e->unit, ratio);
+        bench_line(e->name, ours, e->peer, e->peer_name, e->unit, ratio);
     }
-    if (lines)
-        fclose(lines);
     return w.failed;
 }

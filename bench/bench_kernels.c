@@ -18,6 +18,7 @@
 
 #include "base/cpu.h"
 #include "base/rng.h"
+#include "lines.h"
 #include "op/blocked.h"
 #include "op/lower.h"
 
@@ -167,7 +168,7 @@ static void best_of(run_fn *ours, void *a, run_fn *peer, void *b, double *ours_n
 
 static bool wanted(const char *name)
 {
-    return strncmp(name, prefix, strlen(prefix)) == 0;
+    return bench_wanted(name, prefix);
 }
 
 static void report(const char *name, double ours, double peer, const char *peer_name,
@@ -180,17 +181,8 @@ static void report(const char *name, double ours, double peer, const char *peer_
     if (more_is_better && peak_gflops > 0)
         printf("  %3.0f %% of peak", 100 * ours / peak_gflops);
     printf("\n");
-    const char *path = getenv("TACIT_BENCH_JSONL");
-    FILE *f = path ? fopen(path, "a") : NULL;
-    if (!f)
-        return;
     if (isfinite(peer))
-        fprintf(
-            f,
-            "{\"bench\":\"%s\",\"ours\":%.3f,\"peer\":%.3f,\"peer_name\":\"%s\",\"unit\":\"%s\","
-            "\"ratio\":%.3f}\n",
-            name, ours, peer, peer_name, unit, ratio);
-    fclose(f);
+        bench_line(name, ours, peer, peer_name, unit, ratio);
 }
 
 /* --- peers ------------------------------------------------------------------------------------ */

@@ -15,35 +15,30 @@
 #include <unistd.h>
 
 #include "base/cpu.h"
+#include "lines.h"
 #include "tacit/secure.h"
 
 typedef struct bench {
     char tool[512], dir[64];
     const char *prefix;
-    FILE *lines;
     tacit_error err;
     bool failed;
 } bench;
 
 /* Smaller is better everywhere here, so the ratio is peer / ours. */
-static void row(bench *b, const char *name, double ours, double peer, const char *unit,
-                const char *peer_name, const char *mode)
+static void row(const char *name, double ours, double peer, const char *unit, const char *peer_name,
+                const char *mode)
 {
-    printf("%-30s %12.4g %12.4g %-6s %7.2f  %s [%s]\n", name, ours, peer, unit, peer / ours,
-           peer_name, mode);
+    char told[200];
+    snprintf(told, sizeof told, "%s [%s]", peer_name, mode);
+    printf("%-30s %12.4g %12.4g %-6s %7.2f  %s\n", name, ours, peer, unit, peer / ours, told);
     fflush(stdout);
-    if (b->lines)
-        fprintf(
-            b->lines,
-            "{\"bench\":\"%s\",\"ours\":%.6g,\"peer\":%.6g,\"peer_name\":\"%s\",\"unit\":\"%s\","
-            "\"ratio\":%.6g,\"mode\":\"%s\"}\n",
-            name, ours, peer, peer_name, unit, peer / ours, mode);
+    bench_line(name, ours, peer, told, unit, peer / ours);
 }
 
 static bool wanted(const bench *b, const char *name)
 {
-    size_t n = strlen(b->prefix), m = strlen(name);
-    return strncmp(name, b->prefix, n < m ? n : m) == 0;
+    return bench_group_wanted(name, b->prefix);
 }
 
 static tacit_secure *prepare(bench *b, const char *example, const tacit_secure_options *o,
@@ -88,11 +83,11 @@ static void plans(bench *b)
             uint64_t key =
                 c.key_bytes_server > c.key_bytes_client ? c.key_bytes_server : c.key_bytes_client;
             snprintf(name, sizeof name, "secure/plan/%s/key", e->example);
-            row(b, name, (double)key / 0x1p30, e->key_gib, "GiB", "SIGMA", c.mode);
+            row(name, (double)key / 0x1p30, e->key_gib, "GiB", "SIGMA", c.mode);
             snprintf(name, sizeof name, "secure/plan/%s/wire", e->example);
-            row(b, name, (double)c.wire_bytes / 0x1p30, e->wire_gib, "GiB", "SIGMA", c.mode);
+            row(name, (double)c.wire_bytes / 0x1p30, e->wire_gib, "GiB", "SIGMA", c.mode);
             snprintf(name, sizeof name, "secure/plan/%s/rounds", e->example);
-            row(b, name, c.rounds_per_block, 94, "/block", "SIGMA", c.mode);
+            row(name, c.rounds_per_block, 94, "/block", "SIGMA", c.mode);
         }
         tacit_secure_free(s);
         tacit_model_free(model);
@@ -188,11 +183,11 @@ static void online(bench *b, const char *example, double peer, const char *peer_
         getrusage(RUSAGE_SELF, &used);
         tacit_secure_cost(s, &c);
         snprintf(name, sizeof name, "secure/%s/online", example);
-        row(b, name, best, peer, "s", peer_name, c.mode);
+        row(name, best, peer, "s", peer_name, c.mode);
         snprintf(name, sizeof name, "secure/%s/deal", example);
-        row(b, name, dealing, 1, "s", "goal", c.mode);
+        row(name, dealing, 1, "s", "goal", c.mode);
         snprintf(name, sizeof name, "secure/%s/memory", example);
-        row(b, name, (double)used.ru_maxrss / 0x1p20, 1, "GiB", "goal, all parties", c.mode);
+        row(name, (double)used.ru_maxrss / 0x1p20, 1, "GiB", "goal, all parties", c.mode);
     }
     tacit_secure_free(s);
     tacit_model_free(model);
@@ -255,10 +250,10 @@ static void dealer(bench *b)
         if (!deal_apart(b, arch, &seconds, &gib))
             return;
         snprintf(name, sizeof name, "secure/dealer/bert-%d/time", layers);
-        row(b, name, seconds / keys, 5, "s/GiB", "goal", c.mode);
+        row(name, seconds / keys, 5, "s/GiB", "goal", c.mode);
         snprintf(name, sizeof name, "secure/dealer/bert-%d/memory", layers);
         first = first > 0 ? first : gib;
-        row(b, name, gib, layers > 1 ? first : 1, "GiB", layers > 1 ? "one layer" : "goal", c.mode);
+        row(name, gib, layers > 1 ? first : 1, "GiB", layers > 1 ? "one layer" : "goal", c.mode);
     }
 }
 
@@ -266,21 +261,17 @@ int main(int argc, char **argv)
 {
     bench b = {.prefix = argc > 1 ? argv[1] : ""};
     char self[400];
-    const char *path = getenv("TACIT_BENCH_JSONL");
     snprintf(self, sizeof self, "%s", argv[0]);
     snprintf(b.tool, sizeof b.tool, "%s/tacit", dirname(self));
     snprintf(b.dir, sizeof b.dir, "/tmp/tacit-bench-XXXXXX");
     if (!mkdtemp(b.dir) || setenv("TACIT_STATE_HOME", b.dir, 1) != 0)
         return 1;
-    b.lines = path ? fopen(path, "a") : NULL;
     printf("%-30s %12s %12s %-6s %7s  %s\n", "bench", "ours", "peer", "unit", "ratio",
            "peer name [mode]");
     online(&b, "mlp", 0.1, "goal");
     online(&b, "bert-tiny", 1.0, "goal (two processor cores)");
     dealer(&b);
     plans(&b);
-    if (b.lines)
-        fclose(b.lines);
     char command[128];
     snprintf(command, sizeof command, "rm -rf %s", b.dir);
     if (system(command) != 0)

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lines.h"
 #include "peers/task_shapes.h"
 #include "tacit/task.h"
 
@@ -12,7 +13,6 @@ enum { TASKS = 262144, GRAIN_TASKS = 16384, THREADS = 2 };
 
 static const char *wanted = "";
 static char folder[4096];
-static FILE *lines;
 
 static void must(tacit_status status, const tacit_error *err)
 {
@@ -39,21 +39,12 @@ static void entry(const char *name, double ours, rival peer, const char *unit, b
     else
         printf("%-28s %10.2f %10s %-8s %9s  %s\n", name, ours, "-", "no peer", "", unit);
     fflush(stdout);
-    if (!lines)
-        return;
-    fprintf(lines, "{\"bench\":\"%s\",\"ours\":%.3f,", name, ours);
-    if (peer.value > 0)
-        fprintf(lines, "\"peer\":%.3f,\"peer_name\":\"%s\",\"unit\":\"%s\",\"ratio\":%.3f}\n",
-                peer.value, peer.name, unit, ratio);
-    else
-        fprintf(lines, "\"peer\":null,\"peer_name\":null,\"unit\":\"%s\",\"ratio\":null}\n", unit);
-    fflush(lines);
+    bench_line(name, ours, peer.value, peer.name, unit, ratio);
 }
 
 static bool asked(const char *name)
 {
-    size_t n = strlen(wanted);
-    return strncmp(name, wanted, n < strlen(name) ? n : strlen(name)) == 0;
+    return bench_group_wanted(name, wanted);
 }
 
 /* The fastest of the peers that are there. */
@@ -355,8 +346,6 @@ int main(int argc, char **argv)
     char *slash = strrchr(folder, '/');
     if (slash)
         *slash = 0;
-    const char *path = getenv("TACIT_BENCH_JSONL");
-    lines = path ? fopen(path, "a") : NULL;
     printf("%-28s %10s %10s %-8s %9s\n", "benchmark", "ours", "peer", "", "ratio");
     double rate = burn_rate();
     empty_tasks();
@@ -365,7 +354,5 @@ int main(int argc, char **argv)
     fork_join(rate, 2000, "task/forkjoin/2us");
     oversubscribed(rate);
     neighbours(rate);
-    if (lines)
-        fclose(lines);
     return 0;
 }

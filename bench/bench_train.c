@@ -18,13 +18,14 @@
 #include "base/cpu.h"
 #include "base/rng.h"
 #include "bench_train_nets.h"
+#include "lines.h"
 
 static const char *prefix = "";
 static tacit_error err;
 
 static bool wanted(const char *name)
 {
-    return strncmp(name, prefix, strlen(prefix)) == 0;
+    return bench_wanted(name, prefix);
 }
 
 /* Smaller is better for both numbers, so the ratio is peer to ours; peer 0: none. */
@@ -36,17 +37,7 @@ static void report(const char *name, double ours, double peer, const char *peer_
         printf("%-32s %14.3f %14.3f  %-18s %-6s %6.2f\n", name, ours, peer, peer_name, unit, ratio);
     else
         printf("%-32s %14.3f %14s  %-18s %-6s %6s\n", name, ours, "-", peer_name, unit, "-");
-    const char *path = getenv("TACIT_BENCH_JSONL");
-    FILE *f = path ? fopen(path, "a") : NULL;
-    if (!f)
-        return;
-    fprintf(f, "{\"bench\":\"%s\",\"ours\":%.4f,", name, ours);
-    if (peer > 0)
-        fprintf(f, "\"peer\":%.4f,\"peer_name\":\"%s\",\"unit\":\"%s\",\"ratio\":%.4f}\n", peer,
-                peer_name, unit, ratio);
-    else
-        fprintf(f, "\"peer\":null,\"peer_name\":\"none\",\"unit\":\"%s\",\"ratio\":null}\n", unit);
-    fclose(f);
+    bench_line(name, ours, peer, peer_name, unit, ratio);
 }
 
 static int complain(const char *what)
