@@ -214,7 +214,7 @@ static int start_peer(bench *b, const char *path, int threads)
 {
     char why[256] = "";
     if (!ort_start(&b->peer, why))
-        return cli_fail("bench", "%s (scripts/setup makes .venv with onnxruntime)", why);
+        return cli_fail("bench", "%s (%s)", why, ort_needs);
     b->has_peer = true;
     if (!ort_open(&b->peer, path, threads, false, b->fed, b->n_fed, &b->their_open, why))
         return cli_fail("bench", "%s", why);

@@ -87,7 +87,7 @@ static int run_ort(const cli_job *job, const char *path, comparison *c, tacit_te
     char why[256] = "";
     uint64_t ns;
     if (!ort_start(&peer, why))
-        return cli_fail(job->command, "%s (scripts/setup makes .venv with onnxruntime)", why);
+        return cli_fail(job->command, "%s (%s)", why, ort_needs);
     bool ok = ort_open(&peer, path, 1, true, job->inputs, job->n_inputs, NULL, why) &&
               ort_run(&peer, &ns, why);
     uint32_t n = ok ? ort_output_count(&peer, why) : 0;

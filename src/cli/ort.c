@@ -96,6 +96,9 @@ static bool ask(ort_peer *p, char *answer, char *why, const char *format, ...)
     return answer_of(p, answer, why);
 }
 
+const char ort_needs[] =
+    "TACIT_PYTHON names a Python with numpy and onnxruntime; scripts/setup makes one";
+
 static const char *python(void)
 {
     const char *chosen = getenv("TACIT_PYTHON");

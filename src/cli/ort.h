@@ -18,6 +18,7 @@ typedef struct ort_peer {
 /* Starts the child: $TACIT_PYTHON, .venv/bin/python, or python3. false (with a sentence in `why`,
  * 256 bytes) when there is no Python with onnxruntime. */
 bool ort_start(ort_peer *p, char *why);
+extern const char ort_needs[]; /* what to do then */
 /* Opens a model (`all_values`: every intermediate becomes an output; this needs the onnx package)
  * and gives it the inputs. `seconds` and `rss` (may be NULL) tell what opening cost. */
 bool ort_open(ort_peer *p, const char *path, int threads, bool all_values,
