@@ -93,7 +93,6 @@ struct tacit_task_graph {
     bool has_near;       /* some nodes say whose data they work on */
     uint64_t last_ticks; /* of the previous run */
     task_pace pace;
-    uint64_t waited_ns;   /* for CPUs, when its turn began */
     task_alone_fn *alone; /* instead of the nodes; NULL: these */
     void *alone_context;
     bool named;          /* nodes know their names' numbers in traces */

@@ -514,22 +514,17 @@ static void run_anyhow(tacit_task_runtime *rt, tacit_task_graph *g, bool paralle
 }
 
 /* With the workers, unless they are rather in the way: to neighbours, or because nodes are so tiny
- * that handing them over costs more than they do. These take turns undisturbed, too, short ones. */
+ * that handing them over costs more than they do: these take short turns. */
 static void run_together(tacit_task_runtime *rt, tacit_task_graph *g)
 {
     task_pace *p = &g->pace;
     bool tiny = !g->in_stints;
-    double ns = rt->ticks_per_ns, second = 1e9 * ns / (tiny ? TINY_TURNS : 1);
-    if (!tiny && task_pace_begins(p) && !g->async_count)
-        g->waited_ns = task_stint_waited(rt);
-    run_anyhow(rt, g, !task_pace_alone(p));
+    double second = 1e9 * rt->ticks_per_ns / (tiny ? TINY_TURNS : 1);
+    run_anyhow(rt, g, !p->alone);
     if (tiny == g->in_stints)
         *p = (task_pace){0};
-    else if (!g->async_count && !g->learning && task_pace_note(p, (double)g->last_ticks, second)) {
-        uint64_t waited = tiny ? 0 : task_stint_waited(rt);
-        double lost = waited > g->waited_ns ? (double)(waited - g->waited_ns) * ns : 0;
-        task_pace_next(p, tiny ? p->took : lost);
-    }
+    else if (!g->async_count && !g->learning && task_pace_note(p, (double)g->last_ticks, second))
+        task_pace_next(p, tiny || (p->alone && !p->crowded && task_stint_room(rt)), second);
 }
 
 tacit_status tacit_task_graph_run(tacit_task_runtime *rt, tacit_task_graph *g, tacit_error *err)

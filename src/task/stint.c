@@ -46,28 +46,19 @@ void task_stint_end(task_worker *w)
     w->stint = task_ticks();
 }
 
-/* What the kernel says a thread has waited for a CPU although it could have run; 0: it does not. */
-static uint64_t waited_ns(const char *path)
+/* Whether there is a CPU for each worker beside all that can run now, the caller being among them.
+ * Where the kernel does not say what can run there is none. */
+bool task_stint_room(const tacit_task_runtime *rt)
 {
     char text[80];
-    uint64_t waited = 0;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    uint32_t running = 0;
+    int file = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
     if (file < 0)
-        return 0;
+        return false;
     ssize_t n = read(file, text, sizeof text - 1);
     (void)close(file);
     text[n > 0 ? n : 0] = 0;
-    return sscanf(text, "%*u %" SCNu64, &waited) == 1 ? waited : 0;
-}
-
-uint64_t task_stint_waited(tacit_task_runtime *rt)
-{
-    uint64_t sum = waited_ns("/proc/thread-self/schedstat");
-    for (uint32_t i = 1; i < rt->threads; i++) {
-        char path[64];
-        snprintf(path, sizeof path, "/proc/self/task/%d/schedstat",
-                 LOAD(&rt->workers[i].tid, RELAXED));
-        sum += waited_ns(path);
-    }
-    return sum;
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    return sscanf(text, "%*s %*s %*s %" SCNu32 "/", &running) == 1 &&
+           (int64_t)running + (rt->threads - rt->surplus - 1) <= cpus;
 }

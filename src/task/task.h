@@ -302,7 +302,7 @@ void task_place_spread(tacit_task_runtime *rt); /* before a wake-up */
 /* stint.c: nobody holds a node when his time on the CPU is over */
 uint64_t task_stint_ns(void);
 void task_stint_end(task_worker *w);                /* lets others have the CPU */
-uint64_t task_stint_waited(tacit_task_runtime *rt); /* ns, for CPUs: the caller and the workers */
+bool task_stint_room(const tacit_task_runtime *rt); /* for workers: CPUs that nobody uses */
 static inline bool task_stint_over(const tacit_task_runtime *rt, const task_worker *w)
 {
     return task_ticks() - w->stint > rt->stint_ticks;
