@@ -528,6 +528,8 @@ int cmd_secure(int argc, char **argv)
             return subcommands[i].run(argc - 1, argv + 1);
     bool help = strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
     FILE *out = help ? stdout : stderr;
+    if (*name && !help)
+        fprintf(out, "tacit secure: unknown subcommand '%s'\n", name);
     fprintf(out, "usage: tacit secure SUBCOMMAND [options]\n\n"
                  "Private inference between a server with a model and a client with inputs.\n\n");
     for (uint32_t i = 0; i < CLI_COUNT(subcommands); i++)
