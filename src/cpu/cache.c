@@ -11,6 +11,14 @@ static void append(const float *from, const int64_t *stride, float *to, int64_t 
         memcpy(to + i * depth, from + i * stride[2], (size_t)depth * sizeof *to);
 }
 
+enum { LINE = 64 / sizeof(float), FIRST = 256 }; /* floats */
+
+static void ask_for(const float *run, int64_t n)
+{
+    for (int64_t i = 0; i < (n < FIRST ? n : FIRST); i += LINE)
+        __builtin_prefetch(run + i, 0, 2);
+}
+
 void cpu_cache_append(const void *args, uint32_t begin, uint32_t end)
 {
     const cpu_cache_args *p = args;
@@ -18,6 +26,11 @@ void cpu_cache_append(const void *args, uint32_t begin, uint32_t end)
     if (length < 0 || length > p->capacity - p->positions) {
         cpu_report(p->fault, CPU_FAULT_VALUE, length);
         return;
+    }
+    /* Attention comes next: the first rows of all heads at once, not one after another. */
+    for (uint32_t t = begin; t < end; t++) {
+        ask_for(p->k_cache + t * p->capacity * p->depth, length * p->depth);
+        ask_for(p->v_cache + t * p->capacity * p->v_depth, length * p->v_depth);
     }
     for (uint32_t t = begin; t < end; t++) {
         int64_t b = t / p->heads, h = t % p->heads, row = t * p->capacity + length;

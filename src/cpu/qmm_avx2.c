@@ -47,6 +47,13 @@ static inline vi vi_dot(vi acc, vb u, vb s)
     __m256i high = _mm256_maddubs_epi16((__m256i)vb_high(u), (__m256i)s);
     return vi_dot_small(acc, vb_low(u), s) + (vi)_mm256_madd_epi16(high, _mm256_set1_epi16(16));
 }
+static inline int32_t vi_sum(vi v)
+{
+    __m256i x = (__m256i)v;
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
+}
 static inline void vi_bytes(int8_t *p, vi v)
 {
     __m256i x = (__m256i)v;

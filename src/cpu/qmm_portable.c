@@ -42,6 +42,13 @@ static inline vi vi_dot_small(vi acc, vb u, vb s)
 {
     return vi_dot(acc, u, s);
 }
+static inline int32_t vi_sum(vi v)
+{
+    int32_t sum = 0;
+    for (int i = 0; i < VL; i++)
+        sum += v[i];
+    return sum;
+}
 static inline void vi_bytes(int8_t *p, vi v)
 {
     for (int i = 0; i < VL; i++)

@@ -45,6 +45,10 @@ static inline vi vi_dot_small(vi acc, vb u, vb s)
 {
     return vi_dot(acc, u, s);
 }
+static inline int32_t vi_sum(vi v)
+{
+    return _mm512_reduce_add_epi32((__m512i)v);
+}
 static inline void vi_bytes(int8_t *p, vi v)
 {
     _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8((__m512i)v));

@@ -228,6 +228,7 @@ tacit_status op_lower_cached_attention(op_lower *c)
     TRY(emit(c, &plan, CACHE_K));
     if (c->thunks.count < 2)
         return TACIT_OK;
+    op_lower_together(c, (uint32_t)(plan.batch * plan.heads * plan.blocks / 4)); /* short caches */
     TRY(op_lower_in(c, offsetof(cpu_attention_args, length), LENGTH));
     return op_lower_scratch(c, offsetof(cpu_attention_args, token), token, false);
 }

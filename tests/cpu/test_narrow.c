@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/half.h"
+#include "cpu/qmm.h"
 #include "op/gguf.h"
 #include "support/lower_check.h"
 
@@ -197,12 +198,98 @@ static void nothing_finite_from_nan(void **state)
     op_case_end(&c);
 }
 
+/* Rows of every kind: zeros, numbers so small that 127 over them is infinite, no numbers. */
+static float row_element(rng *r, int64_t group, int64_t i)
+{
+    float x = (float)rng_range(r, -1, 1);
+    switch (group % 6) {
+    case 1:
+        return 0;
+    case 2:
+        return x * 1e-38f;
+    case 3:
+        return i % 32 == 7 ? INFINITY : x;
+    case 4:
+        return i % 32 == 20 ? NAN : x;
+    case 5:
+        return x * 1e30f;
+    default:
+        return x;
+    }
+}
+
+static void check_rows(const cpu_qdot_rows_args *a)
+{
+    for (int64_t i = 0; i < a->m; i++)
+        for (int64_t g = 0; g < a->groups; g++) {
+            const int8_t *q = a->q + i * a->q_row + g * CPU_QGROUP;
+            const int32_t *halves = a->halves + 2 * (i * a->groups + g);
+            float scale = a->scale[i * a->groups + g], most = 0;
+            bool finite = true;
+            int sums[2] = {0, 0};
+            for (int64_t k = 0; k < CPU_QGROUP; k++) {
+                int64_t at = g * CPU_QGROUP + k;
+                float x = at < a->k ? a->x[i * a->x_row + at] : 0;
+                finite = finite && isfinite(x);
+                most = fabsf(x) > most ? fabsf(x) : most;
+                sums[k / (CPU_QGROUP / 2)] += q[k];
+            }
+            assert_int_equal(halves[0], sums[0]);
+            assert_int_equal(halves[1], sums[1]);
+            if (!finite) {
+                assert_false(isfinite(scale));
+                continue;
+            }
+            assert_true(scale == most / 127.0f);
+            float factor = most > 0 ? 127.0f / most : 0;
+            for (int64_t k = 0; isfinite(factor) && k < CPU_QGROUP; k++) {
+                int64_t at = g * CPU_QGROUP + k;
+                float x = at < a->k ? a->x[i * a->x_row + at] : 0;
+                assert_int_equal(q[k], (int)rintf(x * factor));
+            }
+        }
+}
+
+static void rows_become_bytes(void **state)
+{
+    (void)state;
+    enum { M = 3, K = 13 * CPU_QGROUP };
+    static float x[M * K];
+    cpu_features all = cpu_detect();
+    rng r = rng_seed(76);
+    for (int64_t k = 5; k <= K; k += 37)
+        for (int level = 0; level < 3; level++) {
+            cpu_features cpu = all;
+            cpu.isa = level == 0                         ? CPU_PORTABLE
+                      : level == 1 && all.isa > CPU_AVX2 ? CPU_AVX2
+                                                         : cpu.isa;
+            int8_t q[M * K] = {0};
+            float scale[M * (K / CPU_QGROUP)];
+            int32_t halves[2 * M * (K / CPU_QGROUP)];
+            for (int64_t i = 0; i < M * k; i++)
+                x[i] = row_element(&r, i % k / CPU_QGROUP, i % k);
+            cpu_qdot_rows_args a = {.x = x,
+                                    .q = q,
+                                    .scale = scale,
+                                    .halves = halves,
+                                    .m = M,
+                                    .k = k,
+                                    .x_row = k,
+                                    .q_row = K,
+                                    .groups = (k + CPU_QGROUP - 1) / CPU_QGROUP,
+                                    .tile_rows = 2};
+            CPU_QMM_PICK(&cpu, cpu_qdot_rows)(&a, 1, 2);
+            CPU_QMM_PICK(&cpu, cpu_qdot_rows)(&a, 0, 1);
+            check_rows(&a);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_gguf_type),          cmocka_unit_test(blocks_of_bits),
         cmocka_unit_test(linear_and_plain_schemes), cmocka_unit_test(half_precision_weights),
-        cmocka_unit_test(nothing_finite_from_nan),
+        cmocka_unit_test(nothing_finite_from_nan),  cmocka_unit_test(rows_become_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
