@@ -100,6 +100,15 @@ bool op_lower_streams(const op_lower *c)
     return op_lower_exceeds_cache(c, c->constant_bytes);
 }
 
+void op_lower_stream(op_lower *c, const void *data, size_t tile_bytes)
+{
+    op_thunk *t = c->thunks.data[c->thunks.count - 1];
+    if (!op_lower_streams(c))
+        return;
+    t->stream = data;
+    t->stream_tile = tile_bytes;
+}
+
 void op_lower_cost(op_lower *c, double flops, uint64_t bytes)
 {
     op_thunk *t = c->thunks.data[c->thunks.count - 1];

@@ -42,6 +42,9 @@ typedef struct op_thunk {
     const ir_node *node;
     double flops;
     uint64_t bytes; /* read and written */
+    /* Tile t reads stream_tile bytes of constants from stream + t·stream_tile on; NULL: others. */
+    const void *stream;
+    size_t stream_tile;
     VEC(op_bind) binds;
 } op_thunk;
 
@@ -121,6 +124,9 @@ void op_lower_together(op_lower *c, uint32_t tiles);
  * reads them from memory? */
 bool op_lower_exceeds_cache(const op_lower *c, uint64_t bytes);
 bool op_lower_streams(const op_lower *c);
+/* Tiles of the newest thunk read these constants, each its own, one behind the other. What comes
+ * from memory is asked for by threads that wait. */
+void op_lower_stream(op_lower *c, const void *data, size_t tile_bytes);
 /* Memory for packed constants: owned by the program, 64-byte aligned. NULL: no memory. */
 void *op_lower_pack(op_lower *c, size_t bytes);
 /* The same for what op_lower_later writes and nothing else: it may be there already, and must not

@@ -5,6 +5,7 @@
 #include "prog/tasks.h"
 
 #include "tacit/task.h"
+#include "task/ahead.h"
 #include "task/alone.h"
 
 enum {
@@ -481,6 +482,11 @@ static tacit_status copy_graph(prog_session *s, struct prog_task_run *run, tacit
         }
         uint32_t index;
         TRY(tacit_task_graph_add(run->graph, &node, &index, err));
+        const op_thunk *made = d->thunk != NO_TASK ? p->thunks[d->thunk].made : NULL;
+        if (made && made->stream)
+            task_graph_ahead(run->graph, index,
+                             (const char *)made->stream + d->begin * made->stream_tile,
+                             (d->end - d->begin) * made->stream_tile);
     }
     return tacit_task_graph_seal(run->graph, err);
 }

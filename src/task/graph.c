@@ -230,7 +230,7 @@ tacit_status tacit_task_graph_seal(tacit_task_graph *g, tacit_error *err)
         return error_set(err, TACIT_ERR_STATE, "the graph is sealed already");
     g->count = g->info.count;
     unique_deps(g);
-    if (!build(g) || !task_calendar_build(g))
+    if (!build(g) || !task_calendar_build(g) || !task_ahead_build(g))
         return error_memory(err, "a task graph");
     uint32_t chunk = g->root_count / (8 * g->rt->threads);
     g->root_chunk = chunk < 1 ? 1 : chunk > 64 ? 64 : chunk;

@@ -4,6 +4,7 @@
 #define TASK_GRAPH_H
 
 #include "base/vec.h"
+#include "task/ahead.h"
 #include "task/alone.h"
 #include "task/pace.h"
 #include "task/task.h"
@@ -46,6 +47,8 @@ typedef struct task_node_info {
     uint32_t cost_ns, home, near;
     uint64_t priority;              /* longest path to an exit */
     struct task_recorded *recorded; /* of a CALL */
+    const void *ahead;              /* what it reads from memory; NULL: nothing to speak of */
+    size_t ahead_bytes;
 } task_node_info;
 
 typedef struct task_recorded {
@@ -91,6 +94,8 @@ struct tacit_task_graph {
     bool sealed, costs_known;
     bool in_stints;      /* nodes are long enough for looks at the time between them */
     bool has_near;       /* some nodes say whose data they work on */
+    bool has_ahead;      /* … and what they read from memory */
+    uint32_t *ahead;     /* see ahead.c; NULL: no node says that */
     uint64_t last_ticks; /* of the previous run */
     task_pace pace;
     task_alone_fn *alone; /* instead of the nodes; NULL: these */
@@ -112,6 +117,9 @@ bool task_calendar_work(tacit_task_runtime *rt, task_worker *w, tacit_task_graph
 void task_graph_order(tacit_task_graph *g); /* graph.c: priorities, and lists in their order */
 /* replay.c: run a node's kernel to its end; a failure goes to its successors. */
 void task_graph_node(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g, uint32_t index);
+/* ahead.c */
+bool task_ahead_build(tacit_task_graph *g); /* false: out of memory */
+void task_ahead_ask(task_worker *w, const tacit_task_graph *g);
 /* async.c */
 uint8_t task_async_launch(tacit_task_runtime *rt, const task_worker *w, task_recorded *r);
 uint32_t task_async_take(tacit_task_runtime *rt); /* first of the list, taken whole; 0: none */

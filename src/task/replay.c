@@ -175,6 +175,7 @@ static inline __attribute__((always_inline)) void run_chain(tacit_task_runtime *
         if (UNLIKELY(status == TASK_OUT))
             break;
         done++;
+        w->ran = index;
         index = node_over(rt, w, g, n, status);
         if (stints)
             w->tired = task_stint_over(rt, w);
@@ -288,6 +289,19 @@ bool task_graph_work(tacit_task_runtime *rt, const task_worker *w)
     return false;
 }
 
+static void forget_run(task_worker *w)
+{
+    w->ran = 0;
+    w->ahead = TASK_NIL;
+}
+
+static inline void wait_a_little(task_worker *w, const tacit_task_graph *g)
+{
+    if (g->ahead)
+        task_ahead_ask(w, g);
+    TASK_PAUSE();
+}
+
 bool task_graph_help(tacit_task_runtime *rt, task_worker *w)
 {
     if (!w->generalist)
@@ -297,7 +311,10 @@ bool task_graph_help(tacit_task_runtime *rt, task_worker *w)
     tacit_task_graph *g = LOAD(&rt->graph, MO_CHECK);
     bool worked = false;
     if (g) {
-        w->run_seen = LOAD(&rt->run_number, RELAXED);
+        uint32_t run = LOAD(&rt->run_number, RELAXED);
+        if (w->run_seen != run)
+            forget_run(w);
+        w->run_seen = run;
         uint32_t spins = 0;
         while (LOAD(&rt->nodes_left, MO_OVER) > 0 && spins < 256 && !w->tired) {
             if (take_nodes(rt, w, g)) {
@@ -307,7 +324,7 @@ bool task_graph_help(tacit_task_runtime *rt, task_worker *w)
             }
             settle(rt, w);
             spins++;
-            TASK_PAUSE();
+            wait_a_little(w, g);
         }
         settle(rt, w);
     }
@@ -336,6 +353,7 @@ static void run_parallel(tacit_task_runtime *rt, tacit_task_graph *g)
     }
     g->calendar.epoch++;
     w->run_seen = LOAD(&rt->run_number, RELAXED) + 1;
+    forget_run(w);
     STORE(&rt->run_number, w->run_seen, RELAXED);
     STORE(&rt->nodes_left, (int64_t)g->count, RELAXED);
     STORE(&rt->root_count, g->calendar.used ? 0 : g->root_count, RELAXED);
@@ -358,7 +376,7 @@ static void run_parallel(tacit_task_runtime *rt, tacit_task_graph *g)
         settle(rt, w);
         if (spins++ == 0)
             since = task_ticks();
-        TASK_PAUSE();
+        wait_a_little(w, g);
         if (rt->idle != TACIT_TASK_IDLE_SPIN && spins % 64 == 0 &&
             !task_stay_awake(rt, w, since, true)) {
             task_orchestrator_sleep(rt, run_unfinished, 0);

@@ -95,9 +95,11 @@ typedef struct task_worker {
     uint32_t sample, victim;
     _Atomic uint64_t steals, parks, wakes; /* written by the worker, read by anybody */
     uint32_t run_seen;                     /* the last graph run this worker looked at */
-    int64_t node_count; /* finished nodes not yet subtracted from the run's remainder */
-    uint64_t stint;     /* when it last had the CPU anew, about; see stint.c */
-    bool tired;         /* should let others have the CPU */
+    uint32_t ran;          /* the last node of this run that it ran; 0: none, or that */
+    uint32_t ahead, asked; /* whose memory it asks for, and how many lines it has: see ahead.c */
+    int64_t node_count;    /* finished nodes not yet subtracted from the run's remainder */
+    uint64_t stint;        /* when it last had the CPU anew, about; see stint.c */
+    bool tired;            /* should let others have the CPU */
     task_trace trace;
     struct tacit_task_runtime *rt;
     pthread_t thread;
