@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+enum { LEAST = 16 }; /* slots of a map that has any */
+
 uint64_t hash_bytes(const void *data, size_t size, uint64_t seed)
 {
     const unsigned char *p = data;
@@ -33,10 +35,9 @@ static map_slot *find_slot(const map *m, const char *key, uint64_t hash)
     }
 }
 
-static bool grow(map *m)
+static bool grow_to(map *m, uint32_t capacity)
 {
-    map larger = {.memory = m->memory, .count = m->count};
-    larger.capacity = m->capacity ? m->capacity * 2 : 16;
+    map larger = {.memory = m->memory, .count = m->count, .capacity = capacity};
     larger.slots = ARENA_ARRAY(m->memory, larger.capacity, map_slot);
     if (!larger.slots)
         return false;
@@ -47,13 +48,21 @@ static bool grow(map *m)
     return true;
 }
 
+bool map_reserve(map *m, uint32_t count)
+{
+    uint32_t capacity = m->capacity ? m->capacity : LEAST;
+    while (capacity / 2 < count && capacity <= UINT32_MAX / 2)
+        capacity *= 2;
+    return capacity == m->capacity || grow_to(m, capacity);
+}
+
 bool map_put(map *m, const char *key, void *value)
 {
     uint64_t hash = hash_bytes(key, strlen(key), 0);
     map_slot *slot = m->capacity ? find_slot(m, key, hash) : NULL;
     /* Overwriting needs no memory, so it cannot fail. */
     if (!slot || (!slot->key && m->count >= m->capacity / 2)) {
-        if (!grow(m))
+        if (!grow_to(m, m->capacity ? m->capacity * 2 : LEAST))
             return false;
         slot = find_slot(m, key, hash);
     }

@@ -18,6 +18,8 @@ typedef struct map {
 } map;
 
 void map_init(map *m, arena *memory);
+/* Room for `count` keys in all; false when out of memory. */
+bool map_reserve(map *m, uint32_t count);
 /* Insert or overwrite; false when out of memory. `key` must outlive the map. */
 bool map_put(map *m, const char *key, void *value);
 /* The value, or NULL. */

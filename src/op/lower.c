@@ -141,35 +141,58 @@ bool op_lower_is_weight(const op_lower *c, uint32_t input)
     return t && (t->data || ir_tensor_is_late(t));
 }
 
+enum { DROP_NEAR = 64 << 10, DROP_LEAST = 1 << 20 }; /* bytes between what goes together; of it */
+
+typedef struct dropping {
+    const op_lower *c;
+    op_room *room;
+} dropping;
+
+void op_room_close(const op_lower *c, op_room *room)
+{
+    if (room->read)
+        c->drop(c->owner, room->read, (size_t)(room->end - room->read));
+    room->read = NULL;
+}
+
 static void drop_source(void *context, const void *data, size_t bytes)
 {
-    const op_lower *c = context;
-    c->drop(c->owner, data, bytes);
+    const dropping *d = context;
+    op_room *room = d->room;
+    const char *begin = data;
+    if (room->read && (begin < room->read || begin > room->end + DROP_NEAR))
+        op_room_close(d->c, room);
+    if (!room->read)
+        room->read = room->end = begin;
+    room->end = begin + bytes > room->end ? begin + bytes : room->end;
+    if (room->end - room->read >= DROP_LEAST)
+        op_room_close(d->c, room);
 }
 
 /* [first, first + bytes) of a weight, or what it is made from, is not needed soon. */
-static void drop(const op_lower *c, const ir_tensor *w, size_t first, size_t bytes)
+static void drop(const op_lower *c, const ir_tensor *w, size_t first, size_t bytes, op_room *room)
 {
+    dropping d = {c, room};
     if (!c->drop)
         return;
     if (ir_tensor_is_late(w))
-        ir_recipe_sources(w, first, bytes, drop_source, (void *)c);
+        ir_recipe_sources(w, first, bytes, drop_source, &d);
     else
-        c->drop(c->owner, (const char *)w->data + first, bytes);
+        drop_source(&d, (const char *)w->data + first, bytes);
 }
 
-void op_job_run(const op_lower *c, const op_job *job, void *room)
+void op_job_run(const op_lower *c, const op_job *job, op_room *room)
 {
     const ir_tensor *w = job->weight;
     bool late = ir_tensor_is_late(w);
     if (late)
-        ir_recipe_fill(w, job->first, job->bytes, room);
+        ir_recipe_fill(w, job->first, job->bytes, room->memory);
     /* The kernel reads only the part that lies in the room. */
-    uintptr_t begin = late ? (uintptr_t)room - job->first : (uintptr_t)w->data;
+    uintptr_t begin = late ? (uintptr_t)room->memory - job->first : (uintptr_t)w->data;
     void *address = (void *)(begin + job->offset);
     memcpy((char *)job->args + job->field, &address, sizeof address);
     job->fn(job->args, job->begin, job->end);
-    drop(c, w, job->first, job->bytes);
+    drop(c, w, job->first, job->bytes, room);
 }
 
 op_job op_lower_job(const op_lower *c, uint32_t input, cpu_kernel fn, void *args, size_t args_size,
@@ -193,10 +216,12 @@ tacit_status op_lower_later(op_lower *c, const op_job *job)
     if (c->jobs)
         return vec_push(c->memory, c->jobs, copy) ? TACIT_OK
                                                   : error_memory(c->err, "packed weights");
-    void *room = ir_tensor_is_late(job->weight) ? arena_alloc(c->memory, job->bytes) : NULL;
-    if (ir_tensor_is_late(job->weight) && !room)
+    bool late = ir_tensor_is_late(job->weight);
+    op_room room = {.memory = late ? arena_alloc(c->memory, job->bytes) : NULL};
+    if (late && !room.memory)
         return error_memory(c->err, "packed weights");
-    op_job_run(c, &copy, room);
+    op_job_run(c, &copy, &room);
+    op_room_close(c, &room);
     return TACIT_OK;
 }
 
@@ -246,7 +271,9 @@ void op_lower_packed_away(op_lower *c, uint32_t input)
 void op_lower_looked_at(const op_lower *c, uint32_t input)
 {
     const ir_tensor *t = c->in[input].constant;
-    drop(c, t, 0, t->bytes);
+    op_room room = {0};
+    drop(c, t, 0, t->bytes, &room);
+    op_room_close(c, &room);
 }
 
 void op_lower_note(op_lower *c, const char *format, ...)

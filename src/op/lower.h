@@ -142,8 +142,16 @@ tacit_status op_lower_later(op_lower *c, const op_job *job);
  * where there are so many, of `rows` rows of `row` bytes from job->offset on. */
 tacit_status op_lower_panels_later(op_lower *c, const op_job *job, int64_t width, int64_t rows,
                                    size_t row, int64_t each);
-/* `room`: of job->bytes where the weight is late. */
-void op_job_run(const op_lower *c, const op_job *job, void *room);
+/* What a thread that runs jobs has: memory of job->bytes where the weight is late, and the part of
+ * a file that its jobs have read, whose pages go together: whenever pages go all processors are
+ * interrupted. */
+typedef struct op_room {
+    void *memory;
+    const char *read, *end; /* NULL: nothing */
+} op_room;
+void op_job_run(const op_lower *c, const op_job *job, op_room *room);
+/* After the last job: the pages that are left go. */
+void op_room_close(const op_lower *c, op_room *room);
 /* Are the contents of a constant operand at hand, or can be made when they are packed? */
 bool op_lower_is_weight(const op_lower *c, uint32_t input);
 /* The constant operand `input` has been packed and its original will not be read again. */

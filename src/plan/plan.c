@@ -140,7 +140,7 @@ static tacit_status try_all(planner *q)
             if (q->w->p->parallel && q->w->p->n_nodes > MANY_NODES && (i || searching))
                 continue;
             tacit_status status = try_order(q, &plan_orders[i / 2], i % 2 == 0, searching != 0);
-            arena_free(q->scratch);
+            arena_reset(q->scratch);
             TRY(status);
         }
     return TACIT_OK;

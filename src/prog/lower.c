@@ -93,7 +93,11 @@ static tacit_status pack_weights(prog_program *p, const op_jobs *jobs, const uin
         TRY(packed_map(&p->packed, err));
     if (p->packed.mapped) {
         p->mapped_bytes = p->packed.bytes;
-        return TACIT_OK;
+        /* With tasks all processors run from the beginning. */
+        if (!p->options.start_early || p->options.executor == TACIT_EXEC_TASKS)
+            return TACIT_OK;
+        return prog_packing_fetch(&p->lowered[0], p->packed.region - PACKED_HEAD,
+                                  PACKED_HEAD + p->packed.bytes, p->n_nodes, &p->packing, err);
     }
     TRY(prog_packing_start(&p->lowered[0], jobs, first_job, p->n_nodes, p->packed.path != NULL,
                            &p->packing, err));

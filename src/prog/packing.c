@@ -16,9 +16,16 @@ enum { PIECE = 2 << 20 };           /* bytes touched at a time: a huge page */
 
 typedef struct worker {
     prog_packing *packing;
-    void *room; /* for what a job makes to be packed */
+    op_room room; /* for what a job makes to be packed */
     pthread_t thread;
 } worker;
+
+/* Memory whose pages the threads see to, from its beginning on. */
+typedef struct ahead {
+    char *at;
+    size_t left;
+    int advice;
+} ahead;
 
 typedef struct progress_of {
     uint32_t end;         /* behind its last job */
@@ -39,9 +46,12 @@ struct prog_packing {
     pthread_cond_t moved; /* the last job of a node, or its last early one, is done */
     uint32_t next, left;
     bool stop, guest_busy, settled;
-    char *touch; /* memory that will be written… */
-    size_t touch_left;
-    uint32_t touching; /* …pieces of which threads are at */
+    bool stays;  /* the thread waits for the memory it sees to, until all is over */
+    ahead touch; /* what will be written… */
+    ahead fetch; /* …and what will be read from a file, once the former is known: before that
+                    the caller asks for memory, and would wait for each piece; */
+    bool touched;
+    uint32_t touching; /* pieces of them that threads are at */
     worker all[MOST];  /* the first one is for callers */
     uint32_t threads;  /* beside the caller */
     cpu_set_t allowed; /* processors for them, once they run */
@@ -49,7 +59,7 @@ struct prog_packing {
 };
 
 /* Called and left with the lock held. */
-static void run_job(prog_packing *k, progress_of *node, const op_job *job, void *room)
+static void run_job(prog_packing *k, progress_of *node, const op_job *job, op_room *room)
 {
     pthread_mutex_unlock(&k->lock);
     op_job_run(k->c, job, room);
@@ -60,7 +70,7 @@ static void run_job(prog_packing *k, progress_of *node, const op_job *job, void 
 }
 
 /* Runs the next job, and if all others of its node are done, the last; likewise. */
-static void run_next(prog_packing *k, void *room)
+static void run_next(prog_packing *k, op_room *room)
 {
     const op_job *job = &k->jobs[k->next];
     progress_of *node = &k->nodes[k->node_of[k->next++]];
@@ -75,20 +85,17 @@ static void run_next(prog_packing *k, void *room)
         pthread_cond_broadcast(&k->moved);
 }
 
-/* Lets the system find the pages of the next piece, which it does when they are first written. */
-static void touch_next(prog_packing *k)
+/* Lets the system find the pages of the next piece, which it does when they are first used. */
+static void touch_next(prog_packing *k, ahead *a)
 {
-    char *at = k->touch;
-    size_t bytes = k->touch_left < PIECE ? k->touch_left : PIECE;
-    k->touch += bytes;
-    k->touch_left -= bytes;
+    char *at = a->at;
+    int advice = a->advice;
+    size_t bytes = a->left < PIECE ? a->left : PIECE;
+    a->at += bytes;
+    a->left -= bytes;
     k->touching++;
     pthread_mutex_unlock(&k->lock);
-#if defined(MADV_POPULATE_WRITE)
-    (void)madvise(at, bytes, MADV_POPULATE_WRITE); /* else the first run does */
-#else
-    (void)at;
-#endif
+    (void)madvise(at, bytes, advice); /* else the first run does */
     pthread_mutex_lock(&k->lock);
     if (--k->touching == 0)
         pthread_cond_broadcast(&k->moved);
@@ -100,17 +107,20 @@ void prog_packing_touch(prog_packing *k, void *memory, size_t bytes)
     uintptr_t begin = align_up((uintptr_t)memory, page),
               end = ((uintptr_t)memory + bytes) & ~(page - 1);
     pthread_mutex_lock(&k->lock);
-    if (begin < end && !k->touch_left) {
-        k->touch = (char *)memory + (begin - (uintptr_t)memory);
-        k->touch_left = end - begin;
-    }
+    k->touched = true;
+#if defined(MADV_POPULATE_WRITE)
+    if (begin < end && !k->touch.left)
+        k->touch =
+            (ahead){(char *)memory + (begin - (uintptr_t)memory), end - begin, MADV_POPULATE_WRITE};
+#endif
+    pthread_cond_broadcast(&k->moved);
     pthread_mutex_unlock(&k->lock);
 }
 
 void prog_packing_forget(prog_packing *k)
 {
     pthread_mutex_lock(&k->lock);
-    k->touch_left = 0;
+    k->touch.left = 0;
     while (k->touching)
         pthread_cond_wait(&k->moved, &k->lock);
     pthread_mutex_unlock(&k->lock);
@@ -118,17 +128,22 @@ void prog_packing_forget(prog_packing *k)
 
 static void *work(void *context)
 {
-    const worker *self = context;
+    worker *self = context;
     prog_packing *k = self->packing;
     if (k->placed)
         (void)!sched_setaffinity(0, sizeof k->allowed, &k->allowed);
     pthread_mutex_lock(&k->lock);
-    while (!k->stop && k->next < k->count)
-        if (k->touch_left)
-            touch_next(k);
+    while (!k->stop && (k->stays || k->next < k->count))
+        if (k->touch.left)
+            touch_next(k, &k->touch);
+        else if (k->fetch.left && k->touched)
+            touch_next(k, &k->fetch);
+        else if (k->next < k->count)
+            run_next(k, &self->room);
         else
-            run_next(k, self->room);
+            pthread_cond_wait(&k->moved, &k->lock);
     pthread_mutex_unlock(&k->lock);
+    op_room_close(k->c, &self->room);
     return NULL;
 }
 
@@ -145,7 +160,7 @@ static void help_until(prog_packing *k, uint32_t end, const uint32_t *left)
     k->guest_busy |= helps;
     while (*left)
         if (helps && k->next < end)
-            run_next(k, k->all[0].room);
+            run_next(k, &k->all[0].room);
         else
             pthread_cond_wait(&k->moved, &k->lock);
     if (helps)
@@ -163,7 +178,7 @@ static void join(prog_packing *k)
     for (uint32_t i = 1; i <= k->threads; i++)
         pthread_join(k->all[i].thread, NULL);
     for (uint32_t i = 0; i < MOST; i++)
-        mem_release(k->c->allocator, k->all[i].room, k->room);
+        mem_release(k->c->allocator, k->all[i].room.memory, k->room);
     memset(k->all, 0, sizeof k->all);
     k->threads = 0;
 }
@@ -176,8 +191,11 @@ void prog_packing_finish(prog_packing *k)
     pthread_mutex_lock(&k->lock);
     bool mine = !k->settled && !k->guest_busy; /* else it is done when the program is freed */
     k->settled |= mine;
+    k->stop |= mine && k->stays;
+    pthread_cond_broadcast(&k->moved);
     pthread_mutex_unlock(&k->lock);
     if (mine) {
+        op_room_close(k->c, &k->all[0].room);
         join(k);
         atomic_store_explicit(&k->over, true, memory_order_release);
     }
@@ -189,6 +207,7 @@ void prog_packing_free(prog_packing *k)
         return;
     pthread_mutex_lock(&k->lock);
     k->stop = true;
+    pthread_cond_broadcast(&k->moved);
     pthread_mutex_unlock(&k->lock);
     join(k);
     pthread_cond_destroy(&k->moved);
@@ -222,8 +241,9 @@ static void start_threads(prog_packing *k, uint32_t wanted)
     while (k->threads < wanted) {
         worker *w = &k->all[k->threads + 1];
         w->packing = k;
-        w->room = k->room ? mem_alloc(k->c->allocator, k->room) : NULL;
-        if ((k->room && !w->room) || !thread_start(&w->thread, &attributes, "tacit-pack", work, w))
+        w->room.memory = k->room ? mem_alloc(k->c->allocator, k->room) : NULL;
+        if ((k->room && !w->room.memory) ||
+            !thread_start(&w->thread, &attributes, "tacit-pack", work, w))
             break;
         k->threads++;
     }
@@ -250,41 +270,77 @@ static size_t take_stock(prog_packing *k, const uint32_t *first_job)
     return bytes;
 }
 
+/* NULL: no memory. */
+static prog_packing *make(const op_lower *c, uint32_t n_jobs, uint32_t n_nodes)
+{
+    prog_packing *k = mem_alloc_zero(c->allocator, sizeof *k);
+    if (!k)
+        return NULL;
+    k->c = c;
+    k->n_nodes = n_nodes;
+    k->nodes = mem_alloc_zero(c->allocator, (n_nodes + 1u) * sizeof *k->nodes);
+    k->node_of = mem_alloc_zero(c->allocator, (n_jobs + 1u) * sizeof *k->node_of);
+    k->count = k->left = k->node_of ? n_jobs : 0;
+    atomic_init(&k->over, false);
+    pthread_mutex_init(&k->lock, NULL);
+    pthread_cond_init(&k->moved, NULL);
+    if (k->nodes && k->node_of)
+        return k;
+    prog_packing_free(k);
+    return NULL;
+}
+
+static uint32_t threads_beside(size_t bytes)
+{
+    uint32_t processors = cpu_count() < MOST ? cpu_count() : MOST;
+    return bytes >= WORTH ? processors - 1 : 0;
+}
+
 tacit_status prog_packing_start(const op_lower *c, const op_jobs *jobs, const uint32_t *first_job,
                                 uint32_t n_nodes, bool wait, prog_packing **out, tacit_error *err)
 {
     *out = NULL;
     if (!jobs->count)
         return TACIT_OK;
-    prog_packing *k = mem_alloc_zero(c->allocator, sizeof *k);
+    prog_packing *k = make(c, jobs->count, n_nodes);
     if (!k)
         return error_memory(err, "packed weights");
-    *k = (prog_packing){.c = c,
-                        .jobs = jobs->data,
-                        .count = jobs->count,
-                        .left = jobs->count,
-                        .n_nodes = n_nodes,
-                        .nodes = mem_alloc_zero(c->allocator, (n_nodes + 1u) * sizeof *k->nodes),
-                        .node_of =
-                            mem_alloc_zero(c->allocator, (jobs->count + 1u) * sizeof *k->node_of)};
-    atomic_init(&k->over, false);
-    pthread_mutex_init(&k->lock, NULL);
-    pthread_cond_init(&k->moved, NULL);
-    size_t bytes = k->nodes && k->node_of ? take_stock(k, first_job) : 0;
-    k->all[0].room = k->room ? mem_alloc(c->allocator, k->room) : NULL;
-    if (!k->nodes || !k->node_of || (k->room && !k->all[0].room)) {
-        k->count = k->node_of ? k->count : 0;
+    k->jobs = jobs->data;
+    size_t bytes = take_stock(k, first_job);
+    k->all[0].room.memory = k->room ? mem_alloc(c->allocator, k->room) : NULL;
+    if (k->room && !k->all[0].room.memory) {
         prog_packing_free(k);
         return error_memory(err, "packed weights");
     }
-    uint32_t processors = cpu_count() < MOST ? cpu_count() : MOST;
-    if (bytes >= WORTH)
-        start_threads(k, processors - 1);
+    start_threads(k, threads_beside(bytes));
     if (wait || !k->threads) {
         prog_packing_finish(k);
         prog_packing_free(k);
         return TACIT_OK;
     }
     *out = k;
+    return TACIT_OK;
+}
+
+tacit_status prog_packing_fetch(const op_lower *c, void *memory, size_t bytes, uint32_t n_nodes,
+                                prog_packing **out, tacit_error *err)
+{
+    *out = NULL;
+#if defined(MADV_POPULATE_READ)
+    if (!threads_beside(bytes))
+        return TACIT_OK;
+    prog_packing *k = make(c, 0, n_nodes);
+    if (!k)
+        return error_memory(err, "mapped weights");
+    k->stays = true;
+    k->fetch = (ahead){memory, bytes, MADV_POPULATE_READ};
+    start_threads(k, 1);
+    if (k->threads)
+        *out = k;
+    else
+        prog_packing_free(k);
+#else
+    (void)c, (void)memory, (void)bytes, (void)n_nodes, (void)err;
+#endif
     return TACIT_OK;
 }

@@ -122,6 +122,20 @@ static void map_finds_what_was_put(void **state)
     assert_ptr_equal(map_get(&m, "key7"), (void *)99);
     assert_ptr_equal(map_get(&m, "key2999"), (void *)2999);
     assert_null(map_get(&m, "key3001"));
+    assert_true(map_reserve(&m, 1000)); /* has more already */
+    assert_int_equal(m.capacity, 8192);
+    assert_true(map_reserve(&m, 4097));
+    assert_int_equal(m.capacity, 16384);
+    assert_int_equal(m.count, 3000);
+    assert_ptr_equal(map_get(&m, "key2999"), (void *)2999);
+    map empty;
+    map_init(&empty, &a);
+    assert_true(map_reserve(&empty, 100));
+    const map_slot *slots = empty.slots;
+    for (intptr_t i = 1; i <= 100; i++)
+        assert_true(map_put(&empty, arena_printf(&a, "key%d", (int)i), (void *)i));
+    assert_ptr_equal(empty.slots, slots); /* there was room */
+    assert_ptr_equal(map_get(&empty, "key100"), (void *)100);
     arena_free(&a);
 }
 

@@ -9,6 +9,9 @@
 #include <string.h>
 
 #include <pthread.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -181,12 +184,119 @@ static void it_may_be_waited_for_or_left(void **state)
     }
 }
 
+/* Are all pages there, within a minute? */
+static bool become_present(void *memory, size_t bytes)
+{
+    size_t pages = bytes / (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char there[4096];
+    assert_true(pages <= sizeof there);
+    for (int tries = 0; tries < 60000; tries++) {
+        size_t count = 0;
+        assert_int_equal(mincore(memory, bytes, there), 0);
+        for (size_t i = 0; i < pages; i++)
+            count += there[i] & 1;
+        if (count == pages)
+            return true;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return false;
+}
+
+static void *fresh(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(memory != MAP_FAILED);
+    return memory;
+}
+
+static void pages_of_mapped_weights_are_fetched(void **state)
+{
+    (void)state;
+    enum { WEIGHTS = 5 << 20, ARENA = 3 << 20 };
+    static op_lower lower;
+    for (int leave = 0; leave < 4; leave++) {
+        void *weights = fresh(WEIGHTS), *arena_bytes = fresh(ARENA);
+        prog_packing *k;
+        tacit_error err = {0};
+        assert_int_equal(prog_packing_fetch(&lower, weights, WEIGHTS, NODES, &k, &err), TACIT_OK);
+        if (k && leave) { /* else it is freed at once */
+            assert_true(prog_packing_goes_on(k));
+            prog_packing_need(k, NODES - 1);
+            prog_packing_touch(k, arena_bytes, ARENA);
+        }
+#if defined(MADV_POPULATE_READ)
+        if (k && leave >= 2)
+            assert_true(become_present(arena_bytes, ARENA) && become_present(weights, WEIGHTS));
+#endif
+        if (k && leave == 3)
+            prog_packing_forget(k);
+        else
+            prog_packing_finish(k);
+        prog_packing_free(k);
+        munmap(weights, WEIGHTS);
+        munmap(arena_bytes, ARENA);
+    }
+}
+
+typedef struct drops {
+    const char *begin[8], *end[8];
+    uint32_t count;
+} drops;
+
+static void note_drop(void *owner, const void *data, size_t bytes)
+{
+    drops *d = owner;
+    assert_true(d->count < 8);
+    d->begin[d->count] = data;
+    d->end[d->count++] = (const char *)data + bytes;
+}
+
+static void nothing(const void *context, uint32_t begin, uint32_t end)
+{
+    (void)context, (void)begin, (void)end;
+}
+
+/* Parts near each other go in one piece, of a megabyte or more; others apart. */
+static void what_was_read_goes_in_large_pieces(void **state)
+{
+    (void)state;
+    enum { PART = 200 << 10, ALL = 4 << 20 };
+    drops d = {0};
+    op_lower lower = {.drop = note_drop, .owner = &d};
+    char *bytes = fresh(ALL);
+    const void *address = NULL;
+    ir_tensor w = {.data = bytes, .bytes = ALL};
+    op_room room = {0};
+    op_job job = {.fn = nothing, .args = &address, .weight = &w, .bytes = PART};
+    static const size_t first[] = {0,
+                                   PART,
+                                   2 * PART + 30000,
+                                   3 * PART + 30000, /* 4 and a gap */
+                                   4 * PART + 30000,
+                                   3 << 20,
+                                   (3 << 20) - 2 * PART};
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++) {
+        job.first = first[i];
+        op_job_run(&lower, &job, &room);
+        assert_int_equal(d.count, i < 4 ? 0 : i < 6 ? 1 : 2);
+    }
+    op_room_close(&lower, &room);
+    op_room_close(&lower, &room); /* again does nothing */
+    assert_int_equal(d.count, 3);
+    assert_true(d.begin[0] == bytes && d.end[0] == bytes + 5 * PART + 30000);
+    assert_true(d.begin[1] == bytes + (3 << 20) && d.end[1] == d.begin[1] + PART);
+    assert_true(d.begin[2] == bytes + (3 << 20) - 2 * PART && d.end[2] == d.begin[2] + PART);
+    munmap(bytes, ALL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_node_is_there_when_it_is_needed),
         cmocka_unit_test(several_may_need_it_at_a_time),
         cmocka_unit_test(it_may_be_waited_for_or_left),
+        cmocka_unit_test(pages_of_mapped_weights_are_fetched),
+        cmocka_unit_test(what_was_read_goes_in_large_pieces),
     };
     return cmocka_run_group_tests_name("packing", tests, NULL, NULL);
 }
