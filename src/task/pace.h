@@ -4,11 +4,12 @@
  * faster alone. Single runs say nothing there: one loses its CPU, the next does not. So runs are
  * counted in turns, each long enough for everybody to have had the CPU a few times. The way that is
  * better on average is the rule, and now and then a turn is made the other way, to know: as long as
- * the answer is the same, four times as seldom each time. A turn together that takes less than
- * undisturbed ones alone do ends all that: what was seen under disturbances is forgotten.
- * Beside neighbours turns alone are longer. When workers go to sleep or wake, it takes the kernel
- * 0.1 s to spread all that run over the CPUs anew; only then it shows what the caller gets alone,
- * and each look at how it is together costs that much again. Results are the same either way. */
+ * the answer is the same, four times as seldom each time, or sixteen if it is clear. A turn
+ * together that takes less than undisturbed ones alone do ends all that: what was seen under
+ * disturbances is forgotten. Beside neighbours turns alone are longer. When workers go to sleep or
+ * wake, it takes the kernel 0.1 s to spread all that run over the CPUs anew; only then it shows
+ * what the caller gets alone, and each look at how it is together costs that much again. Results
+ * are the same either way. */
 #ifndef TASK_PACE_H
 #define TASK_PACE_H
 
@@ -17,7 +18,7 @@
 
 #define TASK_PACE_TURN 0.03 /* seconds: several of a scheduler's rounds, of 4 to 8 ms */
 #define TASK_PACE_GAIN 0.95 /* of the time alone: what workers must do with to be back */
-#define TASK_PACE_CLEAR 1.5 /* of the better way's time: of such a look a quarter is enough */
+#define TASK_PACE_CLEAR 1.5 /* of the better way's time: a quarter of such a look is enough */
 enum {
     TASK_PACE_LONG = 8,     /* turns one alone beside neighbours is as long as */
     TASK_PACE_FIRST = 4,    /* turns before the first look: caches are warm then */
@@ -45,11 +46,15 @@ typedef struct task_pace {
     double took; /* in this turn */
 } task_pace;
 
+/* A look that need not go on, nor be made again soon. */
+static inline bool task_pace_clear(const task_pace *p)
+{
+    return p->alone != p->better && p->took > TASK_PACE_CLEAR * p->runs * p->way[p->better].run;
+}
+
 static inline bool task_pace_over(const task_pace *p, double turn)
 {
-    bool look = p->alone != p->better;
-    bool clear = p->took > TASK_PACE_CLEAR * p->runs * p->way[p->better].run;
-    return p->took >= turn || (look && clear && 4 * p->took >= turn);
+    return p->took >= turn || (4 * p->took >= turn && task_pace_clear(p));
 }
 
 /* After each run: is the turn over? `second`: in the unit of `took`. */
@@ -86,7 +91,7 @@ static inline void task_pace_count(task_pace *p, double run)
  * counts after turns alone. */
 static inline void task_pace_next(task_pace *p, bool room, double second)
 {
-    bool was = p->alone;
+    bool was = p->alone, clear = task_pace_clear(p);
     if (was && !room && !p->crowded) {
         p->crowded = true;
         if (!task_pace_over(p, TASK_PACE_LONG * TASK_PACE_TURN * second)) {
@@ -107,8 +112,8 @@ static inline void task_pace_next(task_pace *p, bool room, double second)
     } else if (better != p->better) {
         p->left = p->stay = 1;
     } else if (was != better) { /* a look that changed nothing */
-        p->stay = 4 * p->stay < TASK_PACE_MOST ? 4 * p->stay : TASK_PACE_MOST;
-        p->left = p->stay;
+        p->stay *= clear ? 16 : 4;
+        p->left = p->stay = p->stay < TASK_PACE_MOST ? p->stay : TASK_PACE_MOST;
     } else {
         p->left -= p->left < step ? p->left : step;
     }
