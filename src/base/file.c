@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { PIECE = 2 << 20 }; /* bytes of files that are written at a time, where possible */
+
 /* Who the file is, without reading it. Times come in ticks of the kernel's clock, on some file
  * systems in seconds: a file that changed a moment ago may change again within the same one. */
 static void identify(file_map *m, const struct stat *st)
@@ -163,6 +165,14 @@ static int open_for_writing(file_writer *w)
     return give_temporary_name(w, -1);
 }
 
+/* A full buffer is written whole, and of what is larger as many whole ones as there are. */
+static void write_in_pieces(file_writer *w)
+{
+    w->buffer = w->kind == FILE_WRITER_SPECIAL ? NULL : malloc(PIECE);
+    if (w->buffer)
+        (void)setvbuf(w->stream, w->buffer, _IOFBF, PIECE);
+}
+
 tacit_status file_writer_open(file_writer *w, const char *path, tacit_error *err)
 {
     *w = (file_writer){0};
@@ -176,8 +186,10 @@ tacit_status file_writer_open(file_writer *w, const char *path, tacit_error *err
     }
     int fd = open_for_writing(w);
     w->stream = fd >= 0 ? fdopen(fd, "wb") : NULL;
-    if (w->stream)
+    if (w->stream) {
+        write_in_pieces(w);
         return TACIT_OK;
+    }
     int why = errno;
     if (fd >= 0) {
         close(fd);
@@ -237,6 +249,7 @@ void file_writer_abort(file_writer *w)
     }
     free(w->path);
     free(w->temporary);
+    free(w->buffer);
     *w = (file_writer){0};
 }
 

@@ -44,10 +44,12 @@ bool file_place_holds(const file_place *p);
 bool file_place_read(const file_place *p, uint64_t at, void *to, size_t size);
 
 /* A file that appears whole by commit or not at all. Where the system allows it has no name before
- * that, so that not even SIGKILL leaves a part; elsewhere it is called PATH.tmpN. */
+ * that, so that not even SIGKILL leaves a part; elsewhere it is called PATH.tmpN. It is written in
+ * pieces of huge pages: systems that keep files in pages as large as the pieces that were written
+ * map such a file by huge pages, in a tenth of the time. */
 typedef struct file_writer {
     FILE *stream;
-    char *path, *temporary;
+    char *path, *temporary, *buffer;
     enum { FILE_WRITER_NAMELESS, FILE_WRITER_NAMED, FILE_WRITER_SPECIAL } kind;
 } file_writer;
 

@@ -117,6 +117,21 @@ static tacit_status pack_rows(op_lower *c, op_job *job, cpu_paired_right_args *a
     return TACIT_OK;
 }
 
+/* Scaling, if it comes second, must be over; otherwise there is a job for each part. */
+static tacit_status mark_columns(op_lower *c, op_job job, const cpu_gemm_args *g)
+{
+    uint32_t tiles = cpu_paired_marks(g->n), each = g->b_col == 1 ? tiles : 1;
+    job.fn = CPU_PICK(c->cpu.isa, cpu_paired_mark_f32);
+    job.first = job.bytes = 0;
+    job.second = true;
+    job.last = each == tiles;
+    for (job.begin = 0; job.begin < tiles; job.begin += each) {
+        job.end = job.begin + each;
+        TRY(op_lower_later(c, &job));
+    }
+    return TACIT_OK;
+}
+
 /* The right side is packed piece by piece, and the pages each piece came from are dropped. */
 static tacit_status pack_right(op_lower *c, op_paired *d)
 {
@@ -147,12 +162,7 @@ static tacit_status pack_right(op_lower *c, op_paired *d)
     } else {
         TRY(op_product_columns_later(c, &job, g, width));
     }
-    op_job mark = job;
-    mark.fn = CPU_PICK(isa, cpu_paired_mark_f32);
-    mark.begin = 0, mark.end = 1;
-    mark.first = mark.bytes = 0;
-    mark.second = mark.last = true;
-    TRY(op_lower_later(c, &mark));
+    TRY(mark_columns(c, job, g));
     d->a.packed = packed;
     d->a.products = products;
     d->a.back = back;

@@ -104,7 +104,7 @@ static void run(setup *s, cpu_isa isa)
         if (p.k_end == q->k)
             check_pieces(&p, isa, panels, padded * (q->k + 16), 2 * blocks * padded);
         if (p.k_end == q->k && q->mark)
-            CPU_PICK(isa, cpu_paired_mark_f32)(&p, 0, 1);
+            CPU_PICK(isa, cpu_paired_mark_f32)(&p, 0, cpu_paired_marks(q->n));
     }
     for (int64_t j = 0; q->mark && j < q->n; j++)
         q->mark[j] = isnan(column[j]);
