@@ -49,10 +49,15 @@ enum { CPU_PAIRED_BOTH, CPU_PAIRED_COPY, CPU_PAIRED_SCALE };
 
 CPU_DECLARE(cpu_paired_right_f32);
 
-/* When all of B is packed (the same arguments; one tile): columns alike, and columns that are
- * almost empty, are to be summed in the plain way, which gives the same bits wherever a column lies
- * and takes what an only element picks as it is. Their sums of products become NaN. */
+/* When all of B is packed (the same arguments; cpu_paired_marks tiles): columns alike, and columns
+ * that are almost empty, are to be summed in the plain way, which gives the same bits wherever a
+ * column lies and takes what an only element picks as it is. Their sums of products become NaN. */
 CPU_DECLARE(cpu_paired_mark_f32);
+enum { CPU_PAIRED_MARKS = 1 << 13 }; /* columns that a tile compares with one another, about */
+static inline uint32_t cpu_paired_marks(int64_t n)
+{
+    return (uint32_t)(n / CPU_PAIRED_MARKS) + 1;
+}
 
 typedef struct cpu_paired_args {
     const float *a, *packed, *products, *back, *bias, *residual;
