@@ -186,6 +186,39 @@ static void file_write_is_whole_or_absent(void **state)
     assert_int_equal(rmdir(dir), 0); /* no temporary file was left behind */
 }
 
+/* Pieces that do not fit the writer's own come out in order, the rest at the end with them. */
+static void file_of_many_pieces(void **state)
+{
+    (void)state;
+    enum { COUNT = 2 << 20 }; /* numbers */
+    static const size_t sizes[] = {1, 4099, (1 << 20) - 3, (5 << 20) + 7, 64};
+    char path[] = "/tmp/tacit-test-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    uint32_t *numbers = malloc(COUNT * sizeof *numbers);
+    assert_non_null(numbers);
+    for (uint32_t i = 0; i < COUNT; i++)
+        numbers[i] = i * 2654435761u;
+    size_t bytes = COUNT * sizeof *numbers - 5, at = 0;
+    tacit_error err;
+    file_writer w;
+    assert_int_equal(file_writer_open(&w, path, &err), TACIT_OK);
+    for (uint32_t i = 0; at < bytes; i++) {
+        size_t size = sizes[i % 5] < bytes - at ? sizes[i % 5] : bytes - at;
+        assert_int_equal(file_writer_write(&w, (char *)numbers + at, size, &err), TACIT_OK);
+        at += size;
+    }
+    assert_int_equal(file_writer_commit(&w, &err), TACIT_OK);
+    file_map m;
+    assert_int_equal(file_map_open(&m, path, &err), TACIT_OK);
+    assert_int_equal(m.size, bytes);
+    assert_memory_equal(m.data, numbers, bytes);
+    file_map_close(&m);
+    free(numbers);
+    unlink(path);
+}
+
 static void rng_is_reproducible_and_plausible(void **state)
 {
     (void)state;
@@ -232,6 +265,7 @@ int main(void)
         cmocka_unit_test(vec_grows),
         cmocka_unit_test(sbuf_escapes_json),
         cmocka_unit_test(file_write_is_whole_or_absent),
+        cmocka_unit_test(file_of_many_pieces),
         cmocka_unit_test(rng_is_reproducible_and_plausible),
         cmocka_unit_test(isa_can_be_limited),
         cmocka_unit_test(caches_have_a_size),
