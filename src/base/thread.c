@@ -4,8 +4,8 @@
 #include <signal.h>
 #include <stdio.h>
 
-bool thread_start(pthread_t *thread, const pthread_attr_t *attributes, const char *name,
-                  void *(*run)(void *), void *context)
+bool thread_start(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                  void *context)
 {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
     sigset_t blocked, before;
@@ -17,10 +17,12 @@ bool thread_start(pthread_t *thread, const pthread_attr_t *attributes, const cha
         return false;
     bool started = pthread_create(thread, attributes, run, context) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!started)
-        return false;
+    return started;
+}
+
+void thread_name(const char *name)
+{
     char shown[16]; /* what Linux keeps; a longer one would be refused */
     snprintf(shown, sizeof shown, "%s", name);
-    pthread_setname_np(*thread, shown);
-    return true;
+    pthread_setname_np(pthread_self(), shown);
 }

@@ -8,9 +8,11 @@
 
 /* Starts a thread in which every signal is blocked, so that handlers run where the program expects
  * them and interrupt nobody's work; only faults of the thread itself (SIGSEGV and the like) come to
- * it. The name, of which 15 bytes count, is what ps and debuggers show. `attributes` may be NULL.
- * False: there is no thread to be had. */
-bool thread_start(pthread_t *thread, const pthread_attr_t *attributes, const char *name,
-                  void *(*run)(void *), void *context);
+ * it. `attributes` may be NULL. False: there is no thread to be had. */
+bool thread_start(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                  void *context);
+/* What ps and debuggers call the calling thread; 15 bytes count. (Naming another thread takes the
+ * system as long as starting it.) */
+void thread_name(const char *name);
 
 #endif

@@ -130,6 +130,7 @@ static void *work(void *context)
 {
     worker *self = context;
     prog_packing *k = self->packing;
+    thread_name("tacit-pack");
     if (k->placed)
         (void)!sched_setaffinity(0, sizeof k->allowed, &k->allowed);
     pthread_mutex_lock(&k->lock);
@@ -242,8 +243,7 @@ static void start_threads(prog_packing *k, uint32_t wanted)
         worker *w = &k->all[k->threads + 1];
         w->packing = k;
         w->room.memory = k->room ? mem_alloc(k->c->allocator, k->room) : NULL;
-        if ((k->room && !w->room.memory) ||
-            !thread_start(&w->thread, &attributes, "tacit-pack", work, w))
+        if ((k->room && !w->room.memory) || !thread_start(&w->thread, &attributes, work, w))
             break;
         k->threads++;
     }

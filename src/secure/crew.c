@@ -32,6 +32,7 @@ unsigned crew_threads(void)
 static void *worker(void *context)
 {
     crew *c = context;
+    thread_name("tacit-crew");
     pthread_mutex_lock(&c->lock);
     for (;;) {
         while (!c->quit && c->begun == c->given)
@@ -73,8 +74,7 @@ tacit_status crew_new(unsigned threads, unsigned pieces, size_t bytes, crew_work
         c->pieces[i].done = true;
         ok = (c->pieces[i].data = malloc(bytes)) != NULL;
     }
-    while (ok && c->n_threads < threads &&
-           thread_start(&c->threads[c->n_threads], NULL, "tacit-crew", worker, c))
+    while (ok && c->n_threads < threads && thread_start(&c->threads[c->n_threads], NULL, worker, c))
         c->n_threads++;
     if (!ok || !c->n_threads) {
         crew_free(c);

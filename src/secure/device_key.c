@@ -244,6 +244,7 @@ static void *reader_thread(void *context)
 {
     slot *s = context;
     key_store *k = &s->key;
+    thread_name("tacit-key");
     tacit_status status = read_key(s, k->link, &k->err);
     pthread_mutex_lock(&k->lock);
     k->status = status;
@@ -265,7 +266,7 @@ tacit_status key_load(slot *s, const sec_link *link, tacit_error *err)
         k->quit = false;
         pthread_mutex_init(&k->lock, NULL);
         pthread_cond_init(&k->changed, NULL);
-        if (!thread_start(&k->reader, NULL, "tacit-key", reader_thread, s))
+        if (!thread_start(&k->reader, NULL, reader_thread, s))
             return error_set(err, TACIT_ERR_MEMORY, "no thread to read the key with");
         k->reading = true;
         return TACIT_OK;

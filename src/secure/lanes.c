@@ -33,6 +33,7 @@ static void lane_tell(lane *l, lane_state state)
 static void *lane_run(void *context)
 {
     lane *l = context;
+    thread_name("tacit-lane");
     while (lane_wait(l, LANE_IDLE) != LANE_QUIT) {
         l->status = channel_exchange(&l->line, l->out, l->out_size, l->in, l->in_size, &l->err);
         lane_tell(l, LANE_IDLE);
@@ -63,7 +64,7 @@ static tacit_status lane_open(lanes *all, lane *l, unsigned number, unsigned par
         return error_set(err, TACIT_ERR_SECURITY, "a second line belongs to another session");
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->changed, NULL);
-    l->running = thread_start(&l->thread, NULL, "tacit-lane", lane_run, l);
+    l->running = thread_start(&l->thread, NULL, lane_run, l);
     return l->running ? TACIT_OK : error_set(err, TACIT_ERR_MEMORY, "no thread for a second line");
 }
 

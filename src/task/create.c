@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Making and unmaking a runtime. This is the only place that allocates for it. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/thread.h"
@@ -202,9 +201,7 @@ static tacit_status start_workers(runtime *rt, tacit_error *err)
 {
     for (uint32_t i = 1; i < rt->threads; i++) {
         task_worker *w = &rt->workers[i];
-        char name[24];
-        snprintf(name, sizeof name, "tacit-%u", i);
-        if (!thread_start(&w->thread, NULL, name, task_worker_main, w)) {
+        if (!thread_start(&w->thread, NULL, task_worker_main, w)) {
             stop_workers(rt, i);
             return error_set(err, TACIT_ERR_MEMORY, "could not start worker thread %u", i);
         }

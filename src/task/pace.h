@@ -25,7 +25,8 @@ enum {
     TASK_PACE_MOST = 256,   /* turns together between two looks… */
     TASK_PACE_ALONE = 8,    /* …of which each alone counts as so many: one look a second… */
     TASK_PACE_CROWDED = 16, /* …and beside neighbours: one in 4 s; looks cost 1 to 2 % then */
-    TASK_PACE_MEMORY = 16,  /* turns an average is of */
+    TASK_PACE_MEMORY = 16,  /* turns an average is of… */
+    TASK_PACE_KEPT = 1,     /* …and of those together that go on undisturbed */
 };
 
 /* What a run takes, on average over so many of the last turns; 0: not known. */
@@ -81,7 +82,8 @@ static inline void task_pace_count(task_pace *p, double run)
     if (p->alone && !p->crowded)
         task_pace_average_add(&p->solo, run);
     if (!p->alone && run <= p->solo.run) { /* nobody disturbs, neither would they the caller */
-        p->way[0].turns = 0;
+        uint32_t kept = p->better ? 0 : TASK_PACE_KEPT;
+        p->way[0].turns = p->way[0].turns < kept ? p->way[0].turns : kept;
         p->way[1] = p->solo;
     }
     task_pace_average_add(&p->way[p->alone], run);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Running and completing tasks: the code every worker, and the waiting orchestrator, lives in. */
+#include <stdio.h>
+
+#include "base/thread.h"
 #include "task/task.h"
 
 enum { TAKE_MOST = 16 };
@@ -381,6 +384,9 @@ void *task_worker_main(void *argument)
     task_worker *w = argument;
     tacit_task_runtime *rt = w->rt;
     uint64_t idle_since = 0;
+    char name[24];
+    snprintf(name, sizeof name, "tacit-%u", w->index);
+    thread_name(name);
     uint32_t spins = 0;
     task_place_enter(w);
     while (!LOAD(&rt->stop, RELAXED)) {
