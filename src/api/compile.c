@@ -166,7 +166,7 @@ static void drop_unused_weights(const tacit_program *p)
     arena_free(&scratch);
 }
 
-/* Small weights of a large file, which kernels read where they lie, are copied: a page touched
+/* Small weights of a mapped file, which kernels read where they lie, are copied: a page touched
  * would bring two megabytes around it into the resident set where the system keeps the file in huge
  * ones. What passes have touched goes with the weights beside it as these are packed. */
 static tacit_status copy_small_weights(tacit_program *p, tacit_error *err)
@@ -176,14 +176,14 @@ static tacit_status copy_small_weights(tacit_program *p, tacit_error *err)
         ir_value *v = p->graph->values.data[i];
         const ir_tensor *t = v->constant;
         file_place place;
-        if (!t || !t->data || t->bytes > SMALL ||
-            !api_model_place((void *)p->model, t->data, t->bytes, &place))
+        if (!t || !t->data || t->bytes > SMALL || !api_model_maps(p->model, t->data, t->bytes))
             continue;
         ir_tensor *copy = arena_copy(&p->memory, t, sizeof *t);
         void *data = arena_alloc_aligned(&p->memory, t->bytes + 1, MEM_ALIGN);
         if (!copy || !data)
             return error_memory(err, "a weight");
-        if (!file_place_holds(&place) || !file_place_read(&place, 0, data, t->bytes))
+        if (!api_model_place((void *)p->model, t->data, t->bytes, &place) ||
+            !file_place_holds(&place) || !file_place_read(&place, 0, data, t->bytes))
             memcpy(data, t->data, t->bytes);
         copy->data = data;
         v->constant = copy;

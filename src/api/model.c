@@ -75,6 +75,11 @@ void api_model_drop(void *model, const void *data, size_t bytes)
         file_map_drop(file, data, bytes);
 }
 
+bool api_model_maps(const tacit_model *m, const void *data, size_t bytes)
+{
+    return map_of(m, data, bytes) != NULL;
+}
+
 bool api_model_place(void *model, const void *data, size_t bytes, file_place *out)
 {
     const file_map *file = map_of(model, data, bytes);
