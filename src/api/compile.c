@@ -168,7 +168,7 @@ static void drop_unused_weights(const tacit_program *p)
 
 /* Small weights of a mapped file, which kernels read where they lie, are copied: a page touched
  * would bring two megabytes around it into the resident set where the system keeps the file in huge
- * ones. What passes have touched goes with the weights beside it as these are packed. */
+ * ones. So have passes: these pages go, too. */
 static tacit_status copy_small_weights(tacit_program *p, tacit_error *err)
 {
     enum { SMALL = 64 << 10 };
@@ -187,6 +187,7 @@ static tacit_status copy_small_weights(tacit_program *p, tacit_error *err)
             memcpy(data, t->data, t->bytes);
         copy->data = data;
         v->constant = copy;
+        api_model_drop_around(p->model, t->data, t->bytes);
     }
     return TACIT_OK;
 }

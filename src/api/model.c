@@ -75,6 +75,18 @@ void api_model_drop(void *model, const void *data, size_t bytes)
         file_map_drop(file, data, bytes);
 }
 
+void api_model_drop_around(const tacit_model *m, const void *data, size_t bytes)
+{
+    enum { PAGE = 4096 }; /* at least, which is enough */
+    const file_map *file = map_of(m, data, bytes);
+    if (!file)
+        return;
+    const unsigned char *begin = data, *end = begin + bytes;
+    begin = begin - file->data > PAGE ? begin - PAGE : file->data;
+    end = file->data + file->size - end > PAGE ? end + PAGE : file->data + file->size;
+    file_map_drop(file, begin, (size_t)(end - begin));
+}
+
 bool api_model_maps(const tacit_model *m, const void *data, size_t bytes)
 {
     return map_of(m, data, bytes) != NULL;
