@@ -487,7 +487,7 @@ TACIT_API TACIT_MUST_USE tacit_status tacit_session_create(const tacit_program *
                                                            tacit_session **out, tacit_error *err);
 TACIT_API void tacit_session_free(tacit_session *session);
 /* Inputs are read and outputs written in place: no copies, no allocation, no lock, no system call
- * for programs without a dynamic tail (but see start_early, and rows of an embedding table of 64 MB
+ * for programs without a dynamic tail (but see start_early, and rows of an embedding table of 32 MB
  * or more are read from the model's file, one call each). Input and output buffers must not
  * overlap, but for tacit_compile_options.update_in_place. */
 TACIT_API TACIT_MUST_USE tacit_status tacit_run(tacit_session *session, const tacit_tensor *inputs,

@@ -8,9 +8,9 @@
 #include "base/alloc.h"
 #include "base/status.h"
 
-/* Bytes of a file, and of a table in it, from which on its pages are not left in the resident set
- * for good: parts are then read. Not a figure of the machine: users watch how much a process has.
- */
+/* Bytes of a file from which on its pages are not left in the resident set for good: parts of it,
+ * such as rows of a table of half that size, are then read. Not a figure of the machine: users
+ * watch how much a process has. */
 enum { FILE_LARGE = 64 << 20 };
 
 /* A read-only view of a whole file. An empty file has size 0 and data NULL. */

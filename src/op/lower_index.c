@@ -36,9 +36,9 @@ static tacit_status bind_places(op_lower *c, size_t where, uint32_t input, bool 
  * bring two megabytes of others into the resident set, in the end the whole table. */
 static bool reads_apart(const op_lower *c, int64_t run, file_place *out)
 {
-    enum { RUN = 512 }; /* bytes that are worth a system call */
+    enum { RUN = 512, LARGE = FILE_LARGE / 2 }; /* bytes: what is worth a system call */
     const ir_tensor *t = c->in[0].constant;
-    return t && t->data && c->in[0].dense && c->place && run >= RUN && t->bytes >= FILE_LARGE &&
+    return t && t->data && c->in[0].dense && c->place && run >= RUN && t->bytes >= LARGE &&
            op_lower_bytes(&c->out[0]) < t->bytes / 4 && c->place(c->owner, t->data, t->bytes, out);
 }
 
