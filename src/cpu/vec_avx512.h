@@ -183,6 +183,11 @@ static inline void vf_interleave(vf a, vf b, vf *low, vf *high)
     *low = _mm512_permutex2var_ps(a, l, b);
     *high = _mm512_permutex2var_ps(a, _mm512_add_epi32(l, _mm512_set1_epi32(8)), b);
 }
+/* |x|, but no more than `most`; most where x is NaN. */
+static inline vf vf_abs_up_to(vf x, vf most)
+{
+    return _mm512_range_ps(x, most, 0xa);
+}
 /* Of 32 elements those whose numbers are the low five bits of `at`. */
 static inline vf vf_look32(vf low, vf high, vf at)
 {

@@ -153,6 +153,63 @@ static inline vf vf_exp2_near_plus(vf x, vf c)
 }
 #endif
 
+#if defined(CPU_VEC_AVX512_H)
+/* Φ(-a) for a within 1/8 of i/4: [degree][i], in powers of what is beyond i/4. */
+static const union {
+    uint32_t bits[6][32];
+    float x[6][32];
+} vf_phi __attribute__((aligned(64))) = {{
+    {0x3f000000u, 0x3ecd765du, 0x3e9df8a2u, 0x3e681100u, 0x3e227686u, 0x3dd85ee9u, 0x3d88d237u,
+     0x3d241512u, 0x3cba5e7cu, 0x3c484927u, 0x3bcb7a73u, 0x3b434822u, 0x3ab0ef10u, 0x3a17437fu,
+     0x3973ede6u, 0x38b96cadu, 0x3804d6bfu, 0x373352e4u, 0x3664039eu, 0x358882c1u, 0x3499e529u,
+     0x33a350d0u, 0x32a31ea0u, 0x319951dcu, 0x308798acu, 0x2f61a687u, 0x2e30a099u, 0x2d020c32u,
+     0x2bb41edbu, 0x2a6aa058u, 0x290fb569u, 0x00000000u},
+    {0xbecc422au, 0xbec5f95du, 0xbeb441e8u, 0xbe9a2eafu, 0xbe77c72cu, 0xbe3b085du, 0xbe04a043u,
+     0xbdb0b22au, 0xbd5d25a2u, 0xbd020170u, 0xbc8f9783u, 0xbc14fd2au, 0xbb913909u, 0xbb04f9c5u,
+     0xba64c4b8u, 0xb9b8dc8eu, 0xb90c54bau, 0xb8482562u, 0xb78614c6u, 0xb6a8c328u, 0xb5c78b55u,
+     0xb4dda556u, 0xb3e7477bu, 0xb2e2b5b6u, 0xb1d0c435u, 0xb0b4988au, 0xaf92c2e6u, 0xae60145du,
+     0xad20b38eu, 0xabd8886au, 0xaa890adbu, 0x00000000u},
+    {0xb32e9cc9u, 0x3d45f916u, 0x3db441b0u, 0x3de745d0u, 0x3df7c708u, 0x3de9ca69u, 0x3dc6f070u,
+     0x3d9a9bfcu, 0x3d5d25d3u, 0x3d1241c2u, 0x3cb37d88u, 0x3c4cdc2cu, 0x3bd9d570u, 0x3b581577u,
+     0x3ac82b5cu, 0x3a2d4da5u, 0x398c5357u, 0x38d4a4b3u, 0x3816d461u, 0x374861dcu, 0x36796490u,
+     0x35916d53u, 0x349ef740u, 0x33a2e604u, 0x329c8453u, 0x318d06f7u, 0x306e5bd2u, 0x2f3cf225u,
+     0x2e0c81d9u, 0x2cc40f03u, 0x2b805823u, 0x00000000u},
+    {0x3d882cd4u, 0x3d77771fu, 0x3d344140u, 0x3cb3e00eu, 0xb4839088u, 0xbc8c4618u, 0xbcdd0a5bu,
+     0xbcf2f3f7u, 0xbcdd24afu, 0xbcb00bf4u, 0xbc7b488au, 0xbc22f4e3u, 0xbbc1a20du, 0xbb53efddu,
+     0xbad67badu, 0xba493f8eu, 0xb9af700bu, 0xb90e5182u, 0xb8571c8du, 0xb7979cfcu, 0xb6c786eeu,
+     0xb5f54844u, 0xb50ce9f0u, 0xb4176793u, 0xb3182fccu, 0xb20f294fu, 0xb0fc25c3u, 0xafcfeefbu,
+     0xaea09c1du, 0xad687225u, 0xac1d9d7bu, 0x00000000u},
+    {0xb7a19f00u, 0xbc411c74u, 0xbca4a5fbu, 0xbcbb53fcu, 0xbca4cca2u, 0xbc5fd406u, 0xbbc77028u,
+     0x39be2fc3u, 0x3b926730u, 0x3bc858d5u, 0x3bc20e40u, 0x3b9bafe7u, 0x3b5a0010u, 0x3b0877d4u,
+     0x3a9ad820u, 0x3a209110u, 0x399904efu, 0x39068d3fu, 0x385af795u, 0x37a54df6u, 0x36e7d302u,
+     0x36173d37u, 0x3537cdc8u, 0x345042eau, 0x335c2cebu, 0x3259552du, 0x314869aeu, 0x302cbc91u,
+     0x2f0b3735u, 0x2dd1e890u, 0x2c941443u, 0x00000000u},
+    {0xbc21b39cu, 0xbc0a1205u, 0xbb94fc7du, 0x392ff129u, 0x3b8425c1u, 0x3bc39c1eu, 0x3bbf696eu,
+     0x3b8c5ac0u, 0x3b120981u, 0x39ebf0e5u, 0xba2f82ddu, 0xba92cc3fu, 0xba90816eu, 0xba616a38u,
+     0xba167870u, 0xb9b19f44u, 0xb93c9afcu, 0xb8b60495u, 0xb82259e3u, 0xb7859303u, 0xb6c8c890u,
+     0xb60b9d5fu, 0xb534019du, 0xb4578461u, 0xb36fef7eu, 0xb278a90fu, 0xb1701da1u, 0xb058360du,
+     0xaf35aa43u, 0xae0e8340u, 0xacd0de8du, 0x00000000u},
+}};
+
+static inline vf vf_phi_at(const int degree, vf step)
+{
+    return vf_look32(vf_load(vf_phi.x[degree]), vf_load(vf_phi.x[degree] + VL), step);
+}
+
+/* x·Φ(x) = max(x, 0) - a·Φ(-a) with a = |x|; Φ(-a) is a polynomial per quarter: adding 1.5 · 2^21
+ * leaves its number in the low bits. At a = 7.75 the product is below 1e-13 and left out. */
+static inline vf vf_gelu(vf x)
+{
+    vf a = vf_abs_up_to(x, vf_set1(7.75f)), magic = vf_set1(0x1.8p21f), step = a + magic;
+    vf r = a - (step - magic), phi = vf_phi_at(5, step);
+    phi = vf_fma(phi, r, vf_phi_at(4, step));
+    phi = vf_fma(phi, r, vf_phi_at(3, step));
+    phi = vf_fma(phi, r, vf_phi_at(2, step));
+    phi = vf_fma(phi, r, vf_phi_at(1, step));
+    phi = vf_fma(phi, r, vf_phi_at(0, step));
+    return vf_fnma(a, phi, vf_max(vf_zero(), x)); /* NaN: the second operand of max */
+}
+#else
 /* x·Φ(x) = max(x, 0) - a·Φ(-a) with a = |x|; log2 Φ(-a) is a polynomial. From a = 7 on the product
  * is below 1e-11 and left out. */
 static inline vf vf_gelu(vf x)
@@ -171,6 +228,7 @@ static inline vf vf_gelu(vf x)
     tail = vf_select(vf_lt(a, end), tail, vf_zero());
     return vf_max(vf_zero(), x) - tail; /* NaN: the second operand of max */
 }
+#endif
 
 /* 0.5·x·(1 + tanh(√(2/π)(x + 0.044715x³))) = x·sigmoid of twice that argument. Below -10 it is
  * nothing, and above 10 it is x. */
