@@ -13,7 +13,7 @@ struct arena_block {
 
 /* From HUGE_FROM on a huge page at a time: one fault instead of 512 (base/alloc.c), which takes as
  * long as some 40. */
-enum { FIRST_BLOCK = 4096, HUGE_FROM = 1 << 17, LARGE_OBJECT = 1 << 18 };
+enum { FIRST_BLOCK = 4096, HUGE_FROM = 1 << 18, LARGE_OBJECT = 1 << 18 };
 
 void arena_init(arena *a, const tacit_allocator *allocator)
 {
