@@ -39,8 +39,8 @@ struct op_tuning *api_tuning(tacit_tuning *t); /* NULL for NULL */
 void api_model_drop(void *model, const void *data, size_t bytes);
 /* The same for all pages that have any of it: what else is there comes back when touched. */
 void api_model_drop_around(const tacit_model *m, const void *data, size_t bytes);
-/* Is it part of a mapped file? */
-bool api_model_maps(const tacit_model *m, const void *data, size_t bytes);
+/* How large the mapped file is that it is part of; 0: of none. */
+size_t api_model_mapped(const tacit_model *m, const void *data, size_t bytes);
 bool api_model_place(void *model, const void *data, size_t bytes, file_place *out);
 /* A packed_identify_fn for weights of the model. */
 bool api_model_identify(void *model, const void *data, size_t bytes, sha256 *key);

@@ -87,9 +87,10 @@ void api_model_drop_around(const tacit_model *m, const void *data, size_t bytes)
     file_map_drop(file, begin, (size_t)(end - begin));
 }
 
-bool api_model_maps(const tacit_model *m, const void *data, size_t bytes)
+size_t api_model_mapped(const tacit_model *m, const void *data, size_t bytes)
 {
-    return map_of(m, data, bytes) != NULL;
+    const file_map *file = map_of(m, data, bytes);
+    return file ? file->size : 0;
 }
 
 bool api_model_place(void *model, const void *data, size_t bytes, file_place *out)
