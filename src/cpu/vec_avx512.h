@@ -32,6 +32,14 @@ static inline void vf_store(float *p, vf v)
 {
     _mm512_storeu_ps(p, v);
 }
+/* Read once, though several instructions want it: the compiler would let each read memory, and of
+ * whole vectors one is read in a cycle. */
+static inline __attribute__((always_inline)) vf vf_load_once(const float *p)
+{
+    vf v = _mm512_loadu_ps(p);
+    __asm__("" : "+v"(v));
+    return v;
+}
 /* The first n (0…VL) elements; the others read as 0 and are not written. */
 static inline vf vf_load_n(const float *p, int64_t n)
 {
@@ -193,6 +201,11 @@ static inline vf vf_look32(vf low, vf high, vf at)
 {
     return _mm512_permutex2var_ps(low, _mm512_castps_si512(at), high);
 }
+/* x less the next multiple of 1/32; the even one of two. */
+static inline vf vf_rest32(vf x)
+{
+    return _mm512_reduce_ps(x, 5 << 4);
+}
 /* The elements of pairs, first and second ones, of a and b: in each lane of four a's before b's. */
 static inline void vf_split_pairs(vf a, vf b, vf *first, vf *second)
 {
@@ -204,8 +217,8 @@ static inline vf vf_swap(vf a)
 {
     return _mm512_permute_ps(a, 0xb1);
 }
-/* v + *x, v - *x, v · *x and v · *x + c. The compiler would keep *x in a register, and filling one
- * takes the pipe that adds; as an operand in memory it costs nothing. */
+/* v + *x, v - *x, v · *x, v · *x + c and v · f + *c. The compiler would keep *x in a register, and
+ * filling one takes the pipe that adds; as an operand in memory it costs nothing. */
 static inline __attribute__((always_inline)) vf vf_add_at(vf v, const float *x)
 {
     vf y;
@@ -228,6 +241,11 @@ static inline __attribute__((always_inline)) vf vf_fma_at(vf v, const float *x, 
 {
     __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(c) : "v"(v), "m"(*x));
     return c;
+}
+static inline __attribute__((always_inline)) vf vf_fma_plus(vf v, vf f, const float *c)
+{
+    __asm__("vfmadd213ps %2%{1to16%}, %1, %0" : "+v"(v) : "v"(f), "m"(*c));
+    return v;
 }
 /* The sums, and the largest elements, of n ≤ VL vectors side by side. */
 #define VF_FOLD(name, op)                                                                          \
@@ -256,6 +274,22 @@ static inline __attribute__((always_inline)) vf vf_fma_at(vf v, const float *x, 
 VF_FOLD(vf_sums, _mm512_add_ps)
 VF_FOLD(vf_tops, _mm512_max_ps)
 #undef VF_FOLD
+/* The sums of VL vectors two by two, and then of what became of all pairs of them. */
+static inline __attribute__((always_inline)) vf vf_sums_two(vf p, vf q)
+{
+    return _mm512_unpacklo_ps(p, q) + _mm512_unpackhi_ps(p, q);
+}
+static inline __attribute__((always_inline)) vf vf_sums_end(const vf a[VL / 2])
+{
+    vf b[4], c[2];
+    for (int i = 0; i < 4; i++)
+        b[i] = _mm512_shuffle_ps(a[2 * i], a[2 * i + 1], 0x44) +
+               _mm512_shuffle_ps(a[2 * i], a[2 * i + 1], 0xee);
+    for (int i = 0; i < 2; i++)
+        c[i] = _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0x88) +
+               _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0xdd);
+    return _mm512_shuffle_f32x4(c[0], c[1], 0x88) + _mm512_shuffle_f32x4(c[0], c[1], 0xdd);
+}
 /* y[i][j] = x[j][i], VL by VL, rows xs and ys elements apart. */
 static inline void vf_transpose(const float *x, int64_t xs, float *y, int64_t ys)
 {

@@ -62,6 +62,17 @@ static problem simple(rng *r, int64_t queries, int64_t keys, int64_t depth, int6
     return begin(r, p, false);
 }
 
+/* What is computed with keys as rows: one block of keys, a head size of 64. Dense: K and V may be
+ * read where they lie. */
+static problem turned(rng *r, int64_t queries, int64_t keys, bool dense)
+{
+    problem t = simple(r, queries, keys, 64, 64);
+    t.p.block_keys = CPU_ATTENTION_PAIRED_RIGHT / 128;
+    if (dense)
+        t.p.q_stride[2] = t.p.k_stride[2] = t.p.v_stride[2] = 64;
+    return t;
+}
+
 static void end(problem *t)
 {
     free(t->q), free(t->k), free(t->v), free(t->out);
@@ -167,6 +178,63 @@ static void random_problems(void **state)
     }
 }
 
+/* As many queries as fill their vectors, or nearly; keys as few as one. What lies behind the last
+ * key is not read. */
+static void keys_as_rows(void **state)
+{
+    (void)state;
+    const int64_t queries[] = {31, 32, 64, 90, 96, 128},
+                  keys[] = {1, 2, 13, 16, 37, 48, 64, 250, 256};
+    rng r = rng_seed(9);
+    for (size_t i = 0; i < sizeof queries / sizeof *queries; i++)
+        for (size_t j = 0; j < sizeof keys / sizeof *keys; j++)
+            for (int dense = 0; dense < 2; dense++) {
+                problem t = turned(&r, queries[i], keys[j], dense);
+                for (int64_t d = 0; dense && d < 3 * keys[j]; d++)
+                    t.k[keys[j] * 64 + d] = t.v[keys[j] * 64 + d] = NAN;
+                FOR_EACH_ISA(isa)
+                {
+                    char what[80];
+                    snprintf(what, sizeof what, "%s: q%lld k%lld %s", cpu_isa_name(isa),
+                             (long long)queries[i], (long long)keys[j], dense ? "dense" : "");
+                    run(&t, isa);
+                    check(&t, what);
+                }
+                end(&t);
+            }
+}
+
+/* Where some queries are longer than others, or see far scores, the rest of the tile takes the
+ * other way; so does all of it where values or keys are of different lengths. */
+static void keys_as_rows_given_up(void **state)
+{
+    (void)state;
+    rng r = rng_seed(10);
+    for (int what = 0; what < 6; what++) {
+        problem t = turned(&r, 96, 64, what % 2);
+        for (int64_t d = 0; d < 64; d++) {
+            if (what == 0)
+                t.q[70 * t.p.q_stride[2] + d] *= 20;
+            if (what == 1)
+                t.q[70 * t.p.q_stride[2] + d] *= 0x1p-20f;
+            if (what == 2)
+                t.q[33 * t.p.q_stride[2] + d] = t.k[20 * t.p.k_stride[2] + d] *= 1.7f;
+            if (what == 3)
+                t.k[20 * t.p.k_stride[2] + d] *= 0x1p-12f;
+            if (what == 4)
+                t.v[d * t.p.v_stride[2] + 11] *= 0x1p-10f;
+            if (what == 5)
+                t.k[63 * t.p.k_stride[2] + d] = 0;
+        }
+        FOR_EACH_ISA(isa)
+        {
+            run(&t, isa);
+            check(&t, "given up");
+        }
+        end(&t);
+    }
+}
+
 /* --- exactness -------------------------------------------------------------------------------- */
 
 typedef enum kind {
@@ -240,39 +308,61 @@ static void distances(const problem *t, double *rms, double *most)
     free(s);
 }
 
+static void is_exact(problem *t, cpu_isa isa, kind what)
+{
+    static const char *const names[KINDS] = {"normal",  "peaked", "flat",   "far",
+                                             "queries", "keys",   "values", "rows",
+                                             "uneven",  "sized",  "later"};
+    fill(t, what);
+    double rms, most, plain_rms, plain_most;
+    run(t, isa);
+    distances(t, &rms, &most);
+    run_plain(t, isa);
+    distances(t, &plain_rms, &plain_most);
+    /* far scores: a few elements hold all of the error, that of q·k times its size */
+    if (!(rms <= (what == FAR ? 4 : 1.6) * plain_rms && (what == FAR || most <= 20)))
+        fail_msg("%s %s Q %lld K %lld: %.3f, at most %.3f; plain %.3f, at most %.3f",
+                 cpu_isa_name(isa), names[what], (long long)t->p.queries, (long long)t->p.keys, rms,
+                 most, plain_rms, plain_most);
+    end(t);
+}
+
 /* The bounds that docs/kernels.md states. */
 static void as_exact_as_stated(void **state)
 {
     (void)state;
-    static const char *const names[KINDS] = {"normal",  "peaked", "flat",   "far",
-                                             "queries", "keys",   "values", "rows",
-                                             "uneven",  "sized",  "later"};
     const int64_t keys[] = {64, 256, 1000};
     rng r = rng_seed(2);
     FOR_EACH_ISA(isa)
     for (int what = 0; what < KINDS; what++)
         for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
             problem t = simple(&r, 42, keys[i], 64, 64);
-            fill(&t, (kind)what);
-            double rms, most, plain_rms, plain_most;
-            run(&t, isa);
-            distances(&t, &rms, &most);
-            run_plain(&t, isa);
-            distances(&t, &plain_rms, &plain_most);
-            /* far scores: a few elements hold all of the error, that of q·k times its size */
-            if (!(rms <= (what == FAR ? 4 : 1.6) * plain_rms && (what == FAR || most <= 20)))
-                fail_msg("%s %s K %lld: %.3f, at most %.3f; plain %.3f, at most %.3f",
-                         cpu_isa_name(isa), names[what], (long long)keys[i], rms, most, plain_rms,
-                         plain_most);
-            end(&t);
+            is_exact(&t, isa, (kind)what);
         }
 }
 
-/* 30 queries, 100 keys in two blocks; one element of Q, K or V (in turn) is x. */
-static problem with_odd(rng *r, int which, float x)
+/* … and of those kinds that stay with keys as rows. */
+static void keys_as_rows_are_as_exact(void **state)
 {
-    problem t = simple(r, 30, 100, 40, 50);
-    t.p.block_keys = 64;
+    (void)state;
+    const int64_t keys[] = {64, 100, 256};
+    const kind kinds[] = {NORMAL, FLAT, UNEVEN, SIZED};
+    rng r = rng_seed(11);
+    FOR_EACH_ISA(isa)
+    for (size_t what = 0; what < sizeof kinds / sizeof *kinds; what++)
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+            problem t = turned(&r, 64, keys[i], i % 2);
+            is_exact(&t, isa, kinds[what]);
+        }
+}
+
+/* 30 queries, 100 keys in two blocks, or 32 queries where keys would be rows; one element of Q, K
+ * or V (in turn) is x. */
+static problem with_odd(rng *r, int which, bool rows, float x)
+{
+    problem t = rows ? turned(r, 32, 100, true) : simple(r, 30, 100, 40, 50);
+    if (!rows)
+        t.p.block_keys = 64;
     float *const where[] = {t.q + 9 * t.p.q_stride[2], t.k + 50 * t.p.k_stride[2],
                             t.v + 70 * t.p.v_stride[2]};
     where[which % 3][7] = x;
@@ -287,8 +377,8 @@ static void odd_elements(void **state)
     const float odd[] = {INFINITY, -INFINITY, NAN};
     rng r = rng_seed(3);
     FOR_EACH_ISA(isa)
-    for (int what = 0; what < 9; what++) {
-        problem t = with_odd(&r, what, odd[what / 3]);
+    for (int what = 0; what < 18; what++) {
+        problem t = with_odd(&r, what, what >= 9, odd[what % 9 / 3]);
         run_plain(&t, isa);
         float *plain = test_floats(&r, t.floats, 0, 0);
         memcpy(plain, t.out, (size_t)t.floats * sizeof *plain);
@@ -314,8 +404,8 @@ static void extremes(void **state)
     const float odd[] = {1e30f, -1e25f, 1e-38f, -1e-42f};
     rng r = rng_seed(7);
     FOR_EACH_ISA(isa)
-    for (int what = 0; what < 12; what++) {
-        problem t = with_odd(&r, what, odd[what / 3]);
+    for (int what = 0; what < 24; what++) {
+        problem t = with_odd(&r, what, what >= 12, odd[what % 12 / 3]);
         run(&t, isa);
         check(&t, "extremes");
         end(&t);
@@ -403,11 +493,11 @@ static void bits_do_not_depend_on_the_order(void **state)
                             .queries = 50,
                             .keys = 150,
                             .depth = 64,
-                            .v_depth = 64,
-                            .block_rows = 17,
-                            .block_keys = 64};
+                            .v_depth = 64};
     FOR_EACH_ISA(isa)
-    {
+    for (int rows = 0; rows < 2; rows++) {
+        p.block_rows = rows ? 32 : 17; /* 18 are left over and go the other way */
+        p.block_keys = rows ? 160 : 64;
         problem t = begin(&r, p, true);
         run(&t, isa);
         float *kept = test_floats(&r, t.floats, 0, 0);
@@ -423,7 +513,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_problems),
+        cmocka_unit_test(keys_as_rows),
+        cmocka_unit_test(keys_as_rows_given_up),
         cmocka_unit_test(as_exact_as_stated),
+        cmocka_unit_test(keys_as_rows_are_as_exact),
         cmocka_unit_test(odd_elements),
         cmocka_unit_test(extremes),
         cmocka_unit_test(zeros),
