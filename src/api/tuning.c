@@ -40,7 +40,9 @@ tacit_status tacit_tuning_open(const char *path, tacit_tuning **out, tacit_error
     else
         default_path(chosen, sizeof chosen);
     tacit_tuning *t = calloc(1, sizeof *t);
-    if (!t || !op_tuning_init(&t->t, NULL, cpu_detect().isa) || !(t->path = strdup(chosen))) {
+    if (t)
+        op_tuning_init(&t->t, NULL);
+    if (!t || !(t->path = strdup(chosen))) {
         tacit_tuning_free(t);
         return error_memory(err, "the tuning");
     }

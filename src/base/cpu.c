@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cpu.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -38,9 +40,9 @@ static cpu_features detect_hardware(void)
     f.avx512_ifma = __builtin_cpu_supports("avx512ifma");
     f.avx512_vbmi = __builtin_cpu_supports("avx512vbmi");
     f.avx512_vbmi2 = __builtin_cpu_supports("avx512vbmi2");
-    unsigned a, b, c, d; /* leaf 7: not every compiler knows the name "vaes" */
-    if (__get_cpuid_count(7, 0, &a, &b, &c, &d))
-        f.vaes512 = (c >> 9) & 1;
+    unsigned a, b, c, d; /* not every compiler knows the name "vaes"; AVX-512 is in leaf 7, too */
+    __cpuid_count(7, 0, a, b, c, d);
+    f.vaes512 = (c >> 9) & 1;
     return f;
 }
 #else
@@ -70,51 +72,72 @@ cpu_features cpu_detect(void)
     return f;
 }
 
+/* The beginning of a small file of the system, as text; false where there is none. A stream would
+ * take half as long again, and opening a model reads several. */
+static bool read_text(const char *path, char *to, size_t room)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t n = read(fd, to, room - 1);
+    close(fd);
+    to[n > 0 ? n : 0] = '\0';
+    return n > 0;
+}
+
 /* What the system tells of one cache, "KEY"; 0: nothing. */
 static uint64_t cache_number(int index, const char *key)
 {
-    char path[80], unit = 0;
-    unsigned long long x = 0;
+    char path[80], text[32];
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/%s", index, key);
-    FILE *f = fopen(path, "r");
-    if (!f)
+    if (!read_text(path, text, sizeof text))
         return 0;
-    int n = fscanf(f, "%9llu%c", &x, &unit);
-    fclose(f);
-    return n < 1 ? 0 : unit == 'K' ? x << 10 : unit == 'M' ? x << 20 : x;
+    char *unit = text;
+    uint64_t x = strtoull(text, &unit, 10);
+    return *unit == 'K' ? x << 10 : *unit == 'M' ? x << 20 : x;
 }
 
-/* sysconf reads CPUID, which in a virtual machine may tell of all caches of the socket. */
-enum { CACHES = 8 };
+enum { THIRD = 3, CACHES = 8 }; /* the system lists two caches of the first level, one of others */
 
+/* Not asked of sysconf, which reads CPUID: in a virtual machine that may tell of all caches of the
+ * socket. */
 uint64_t cpu_cache_bytes(void)
 {
-    uint64_t most = 0;
-    for (int i = 0; i < CACHES; i++) {
+    uint64_t most = cache_number(THIRD, "size");
+    bool higher = most; /* then those before it are smaller */
+    for (int i = higher ? THIRD + 1 : 0; i < CACHES; i++) {
         uint64_t size = cache_number(i, "size");
         most = size > most ? size : most;
+        if (higher && !size)
+            break;
     }
     return most ? most : CPU_CACHE_DEFAULT;
 }
 
+/* A core's own is the same to CPUID, whoever shares the socket. */
 uint64_t cpu_core_bytes(void)
 {
-    for (int i = 0; i < CACHES; i++)
-        if (cache_number(i, "level") == 2 && cache_number(i, "size"))
-            return cache_number(i, "size");
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+    long known = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    if (known > 0)
+        return (uint64_t)known;
+#endif
+    for (int i = 0; i < CACHES; i++) {
+        uint64_t size = cache_number(i, "level") == 2 ? cache_number(i, "size") : 0;
+        if (size)
+            return size;
+    }
     return CPU_CORE_DEFAULT;
 }
 
 /* Whole CPUs granted by the cgroup v2 quota, rounded up; 0 when there is none. */
 static uint32_t cgroup_quota(void)
 {
-    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "r");
-    if (!f)
+    char text[64], *rest = text;
+    if (!read_text("/sys/fs/cgroup/cpu.max", text, sizeof text))
         return 0;
-    unsigned long long quota = 0, period = 0;
-    int n = fscanf(f, "%llu %llu", &quota, &period);
-    fclose(f);
-    return n == 2 && period ? (uint32_t)((quota + period - 1) / period) : 0;
+    uint64_t quota = strtoull(text, &rest, 10), period = strtoull(rest, NULL, 10);
+    return rest != text && period ? (uint32_t)((quota + period - 1) / period) : 0;
 }
 
 uint32_t cpu_count(void)

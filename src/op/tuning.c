@@ -23,13 +23,21 @@ static void machine_name(char *to, size_t room, cpu_isa isa)
     snprintf(to, room, "%s %s", model, cpu_isa_name(isa));
 }
 
-bool op_tuning_init(op_tuning *t, const tacit_allocator *allocator, cpu_isa isa)
+void op_tuning_init(op_tuning *t, const tacit_allocator *allocator)
 {
-    char name[192];
     *t = (op_tuning){.force = -1};
     arena_init(&t->memory, allocator);
-    machine_name(name, sizeof name, isa);
-    t->machine = arena_strdup(&t->memory, name);
+}
+
+/* Asked for once there are lines: the system takes as long to tell it as a small model to be
+ * compiled. */
+static bool know_machine(op_tuning *t)
+{
+    char name[192];
+    if (!t->machine) {
+        machine_name(name, sizeof name, cpu_detect().isa);
+        t->machine = arena_strdup(&t->memory, name);
+    }
     return t->machine != NULL;
 }
 
@@ -41,7 +49,7 @@ void op_tuning_free(op_tuning *t)
 static bool add_line(op_tuning *t, const char *machine, const char *key, int way)
 {
     op_tuning_line line = {arena_strdup(&t->memory, machine), arena_strdup(&t->memory, key), way};
-    return line.machine && line.key && vec_push(&t->memory, &t->lines, line);
+    return line.machine && line.key && know_machine(t) && vec_push(&t->memory, &t->lines, line);
 }
 
 bool op_tuning_read(op_tuning *t, const char *text, size_t size)
@@ -91,7 +99,7 @@ bool op_tuning_set(op_tuning *t, const char *key, int way)
 {
     op_tuning_line *line = find(t, key);
     if (!line)
-        return add_line(t, t->machine, key, way);
+        return know_machine(t) && add_line(t, t->machine, key, way);
     line->way = way;
     return true;
 }

@@ -25,17 +25,17 @@ typedef struct op_tuning_point {
 
 typedef struct op_tuning {
     arena memory;
-    const char *machine; /* processor and ISA */
+    const char *machine; /* processor and ISA; NULL while there are no lines */
     VEC(op_tuning_line) lines;
     VEC(op_tuning_point) points; /* of the last program compiled while `record` was set */
     bool record;
     int force; /* not -1: this way wherever there is one */
 } op_tuning;
 
-/* False: out of memory. */
-bool op_tuning_init(op_tuning *t, const tacit_allocator *allocator, cpu_isa isa);
+void op_tuning_init(op_tuning *t, const tacit_allocator *allocator);
 void op_tuning_free(op_tuning *t);
-/* Reads lines; those that are not understood are left out: the file is advice. */
+/* Reads lines; those that are not understood are left out: the file is advice. False: out of
+ * memory. */
 bool op_tuning_read(op_tuning *t, const char *text, size_t size);
 void op_tuning_write(const op_tuning *t, sbuf *out);
 /* The way for this machine, or 0. */
