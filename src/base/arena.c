@@ -140,10 +140,13 @@ char *arena_strdup(arena *a, const char *text)
 
 char *arena_printf(arena *a, const char *format, ...)
 {
+    char most[256]; /* longer ones are written twice */
     va_list args;
     va_start(args, format);
-    int n = vsnprintf(NULL, 0, format, args);
+    int n = vsnprintf(most, sizeof most, format, args);
     va_end(args);
+    if (n >= 0 && (size_t)n < sizeof most)
+        return arena_strndup(a, most, (size_t)n);
     char *text = n < 0 ? NULL : arena_alloc_aligned(a, (size_t)n + 1, 1);
     if (!text)
         return NULL;

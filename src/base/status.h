@@ -6,6 +6,9 @@
 #include "tacit/status.h"
 
 #define PRINTF_LIKE(f, a) __attribute__((format(printf, f, a)))
+/* What leads to a call of such a function is put apart from the rest of the caller: a process that
+ * opens a model reads all its code for the first time, and errors are a third of it. */
+#define RARELY __attribute__((cold))
 
 /* Leave the current function when `expr` is not TACIT_OK; its message is already in the error. */
 #define TRY(expr)                                                                                  \
@@ -31,7 +34,8 @@
         error_record((err), error_status_, __VA_ARGS__);                                           \
         error_status_;                                                                             \
     })
-void error_record(tacit_error *err, tacit_status status, const char *format, ...) PRINTF_LIKE(3, 4);
+void error_record(tacit_error *err, tacit_status status, const char *format, ...)
+    PRINTF_LIKE(3, 4) RARELY;
 
 /* Put a formatted "context: " in front of the message already in `err`; yields `status`. */
 #define error_context(err, status, ...)                                                            \
@@ -40,7 +44,8 @@ void error_record(tacit_error *err, tacit_status status, const char *format, ...
         error_prefix((err), error_status_, __VA_ARGS__);                                           \
         error_status_;                                                                             \
     })
-void error_prefix(tacit_error *err, tacit_status status, const char *format, ...) PRINTF_LIKE(3, 4);
+void error_prefix(tacit_error *err, tacit_status status, const char *format, ...)
+    PRINTF_LIKE(3, 4) RARELY;
 
 /* The out-of-memory error, with what the memory was for. */
 static inline tacit_status error_memory(tacit_error *error, const char *what)

@@ -2,6 +2,7 @@
  * The op table: the list of families. */
 #include <string.h>
 
+#include "base/map.h"
 #include "op/op.h"
 
 /* One line per family file. */
@@ -105,6 +106,38 @@ const op_def *op_find(const op_registry *registry, const char *domain, const cha
             if (matches(row, domain, name))
                 return row;
     return NULL;
+}
+
+enum { SLOTS = 512 }; /* at least twice as many as names are looked for together */
+
+/* The slot of `name`, or the empty one where it belongs; slots hold positions from 1 on. */
+static uint16_t *find_slot(uint16_t *slots, const op_name *names, const char *domain,
+                           const char *name)
+{
+    for (uint64_t i = hash_bytes(name, strlen(name), 0);; i++) {
+        uint16_t *slot = &slots[i % SLOTS];
+        if (!*slot || (strcmp(names[*slot - 1].name, name) == 0 &&
+                       strcmp(names[*slot - 1].domain, domain) == 0))
+            return slot;
+    }
+}
+
+void op_find_all(uint32_t count, const op_name *names, const op_def **rows)
+{
+    uint16_t slots[SLOTS] = {0};
+    uint32_t hashed = count < SLOTS / 2 ? count : SLOTS / 2;
+    for (uint32_t i = 0; i < hashed; i++) {
+        *find_slot(slots, names, names[i].domain, names[i].name) = (uint16_t)(i + 1);
+        rows[i] = NULL;
+    }
+    for (uint32_t i = hashed; i < count; i++)
+        rows[i] = op_find(NULL, names[i].domain, names[i].name);
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+        for (const op_def *row = families[f]; row->name; row++) {
+            uint16_t at = *find_slot(slots, names, row->domain ? row->domain : "", row->name);
+            if (at && !rows[at - 1])
+                rows[at - 1] = row;
+        }
 }
 
 void op_resolve(const op_registry *registry, ir_node *node)

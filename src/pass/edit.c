@@ -8,15 +8,12 @@
 
 void pass_ops_find(const op_def **rows)
 {
-    static const struct {
-        const char *domain, *name;
-    } names[PASS_OP_COUNT] = {
+    static const op_name names[PASS_OP_COUNT] = {
 #define PASS_OP_NAME(id, domain, name) {domain, name},
         PASS_OPS(PASS_OP_NAME)
 #undef PASS_OP_NAME
     };
-    for (uint32_t i = 0; i < PASS_OP_COUNT; i++)
-        rows[i] = op_find(NULL, names[i].domain, names[i].name);
+    op_find_all(PASS_OP_COUNT, names, rows);
 }
 
 /* Lists have an entry for every value and node made so far. */

@@ -30,6 +30,25 @@ static void error_carries_context(void **state)
     assert_string_equal(tacit_status_text(TACIT_ERR_SHAPE), "shape mismatch");
 }
 
+/* Short texts and such as do not fit where texts are first written. */
+static void arena_prints_texts_of_all_lengths(void **state)
+{
+    (void)state;
+    char letters[600];
+    memset(letters, 'x', sizeof letters);
+    arena a;
+    arena_init(&a, NULL);
+    for (int n = 0; n < (int)sizeof letters; n++) {
+        const char *text = arena_printf(&a, "%.*s|%d", n, letters, n);
+        char end[16];
+        snprintf(end, sizeof end, "|%d", n);
+        assert_int_equal(strlen(text), (size_t)n + strlen(end));
+        assert_memory_equal(text, letters, (size_t)n);
+        assert_string_equal(text + n, end);
+    }
+    arena_free(&a);
+}
+
 static void arena_keeps_alignment_and_contents(void **state)
 {
     (void)state;
@@ -260,6 +279,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(error_carries_context),
         cmocka_unit_test(arena_keeps_alignment_and_contents),
+        cmocka_unit_test(arena_prints_texts_of_all_lengths),
         cmocka_unit_test(slab_gives_back_to_a_mark),
         cmocka_unit_test(map_finds_what_was_put),
         cmocka_unit_test(vec_grows),

@@ -91,6 +91,32 @@ static void constants_beyond_the_caches_are_streamed(void **state)
     assert_true(op_lower_streams(&c));
 }
 
+/* Together they are found as one by one, however many, and what is not there is NULL. */
+static void rows_are_found_together(void **state)
+{
+    (void)state;
+    op_name names[600] = {{"", "NoSuchOp"}, {"tacit", "Relu"}, {"no.domain", "Relu"}};
+    const op_def *rows[600];
+    uint32_t n = 3;
+    for (uint32_t i = 0; op_at(i); i++) {
+        bool listed = false; /* of several with one name the first counts */
+        for (uint32_t k = 0; k < n; k++)
+            listed |= op_find(NULL, names[k].domain, names[k].name) == op_at(i);
+        if (!listed)
+            names[n++] = (op_name){op_at(i)->domain ? op_at(i)->domain : "", op_at(i)->name};
+    }
+    assert_in_range(n, 200, 600);
+    for (uint32_t count = 0; count <= n; count += count < 5 ? 1 : n / 7) {
+        memset(rows, 0x55, sizeof rows);
+        op_find_all(count, names, rows);
+        for (uint32_t i = 0; i < count; i++)
+            assert_ptr_equal(rows[i], op_find(NULL, names[i].domain, names[i].name));
+    }
+    assert_null(rows[0]);
+    assert_null(rows[1]);
+    assert_null(rows[2]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -98,6 +124,7 @@ int main(void)
         cmocka_unit_test(cycles_are_named),
         cmocka_unit_test(small_floats_round_trip),
         cmocka_unit_test(constants_beyond_the_caches_are_streamed),
+        cmocka_unit_test(rows_are_found_together),
     };
     return cmocka_run_group_tests_name("op core", tests, NULL, NULL);
 }
