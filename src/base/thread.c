@@ -2,7 +2,13 @@
 #include "base/thread.h"
 
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
+#if defined(__linux__)
+#include <sys/auxv.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#endif
 
 bool thread_start(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
                   void *context)
@@ -26,3 +32,44 @@ void thread_name(const char *name)
     snprintf(shown, sizeof shown, "%s", name);
     pthread_setname_np(pthread_self(), shown);
 }
+
+#if defined(__linux__)
+/* The first thread's stack grows up to a limit, below which nothing is mapped; what the system
+ * told the process lies at its top, above which are arguments, of which there is a quarter of the
+ * limit at most. */
+static size_t first_stack_left(uintptr_t here)
+{
+    uintptr_t top = (uintptr_t)getauxval(AT_RANDOM);
+    struct rlimit limit;
+    if (!top || here >= top || getrlimit(RLIMIT_STACK, &limit) != 0)
+        return 0;
+    size_t most = limit.rlim_cur < SIZE_MAX / 2 ? (size_t)limit.rlim_cur : SIZE_MAX / 2;
+    size_t used = top - here;
+    return used < most / 2 ? most / 2 - used : 0;
+}
+
+static size_t other_stack_left(uintptr_t here)
+{
+    pthread_attr_t attributes;
+    void *lowest = NULL;
+    size_t size = 0, left = 0;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+        return 0;
+    if (pthread_attr_getstack(&attributes, &lowest, &size) == 0 && here > (uintptr_t)lowest &&
+        here - (uintptr_t)lowest < size)
+        left = here - (uintptr_t)lowest;
+    pthread_attr_destroy(&attributes);
+    return left;
+}
+
+size_t thread_stack_left(void)
+{
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    return gettid() == getpid() ? first_stack_left(here) : other_stack_left(here);
+}
+#else
+size_t thread_stack_left(void)
+{
+    return 0;
+}
+#endif

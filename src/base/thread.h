@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 /* Starts a thread in which every signal is blocked, so that handlers run where the program expects
  * them and interrupt nobody's work; only faults of the thread itself (SIGSEGV and the like) come to
@@ -14,5 +15,7 @@ bool thread_start(pthread_t *thread, const pthread_attr_t *attributes, void *(*r
 /* What ps and debuggers call the calling thread; 15 bytes count. (Naming another thread takes the
  * system as long as starting it.) */
 void thread_name(const char *name);
+/* Bytes that the caller's stack surely has below its frame; 0 where nobody knows. */
+size_t thread_stack_left(void);
 
 #endif

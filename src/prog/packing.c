@@ -13,6 +13,7 @@
 
 enum { MOST = 8, WORTH = 1 << 20 }; /* threads; bytes below which one is not worth starting */
 enum { PIECE = 2 << 20 };           /* bytes touched at a time: a huge page */
+enum { STACK = 288 << 10 };         /* bytes of it that the kernels of products and attention use */
 
 typedef struct worker {
     prog_packing *packing;
@@ -46,8 +47,8 @@ struct prog_packing {
     pthread_cond_t moved; /* the last job of a node, or its last early one, is done */
     uint32_t next, left;
     bool stop, guest_busy, settled;
-    bool stays;  /* the thread waits for the memory it sees to, until all is over */
-    ahead touch; /* what will be written… */
+    bool stays;         /* the thread waits for the memory it sees to, until all is over */
+    ahead stack, touch; /* what will be written… */
     ahead fetch; /* …and what will be read from a file, once the former is known: before that
                     the caller asks for memory, and would wait for each piece; */
     bool touched;
@@ -101,17 +102,46 @@ static void touch_next(prog_packing *k, ahead *a)
         pthread_cond_broadcast(&k->moved);
 }
 
+#if defined(MADV_POPULATE_WRITE)
+/* The whole pages of it. */
+static ahead to_write(void *memory, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)memory;
+    uintptr_t begin = align_up(from, page), end = (from + bytes) & ~(page - 1);
+    return (ahead){(char *)memory + (begin - from), begin < end ? end - begin : 0,
+                   MADV_POPULATE_WRITE};
+}
+
+/* A stack has grown for good when the end of a frame has been written. */
+static __attribute__((noinline)) void grow_stack(void)
+{
+    volatile char frame[STACK];
+    frame[0] = 0;
+    (void)frame[0];
+}
+
+/* What a run by the caller will use of its stack. */
+static ahead stack_to_write(void)
+{
+    if (thread_stack_left() < 2 * (size_t)STACK)
+        return (ahead){0};
+    grow_stack();
+    return to_write((char *)__builtin_frame_address(0) - STACK, STACK);
+}
+#endif
+
 void prog_packing_touch(prog_packing *k, void *memory, size_t bytes)
 {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t begin = align_up((uintptr_t)memory, page),
-              end = ((uintptr_t)memory + bytes) & ~(page - 1);
+#if defined(MADV_POPULATE_WRITE)
+    ahead stack = stack_to_write(), touch = to_write(memory, bytes);
+#endif
     pthread_mutex_lock(&k->lock);
     k->touched = true;
 #if defined(MADV_POPULATE_WRITE)
-    if (begin < end && !k->touch.left)
-        k->touch =
-            (ahead){(char *)memory + (begin - (uintptr_t)memory), end - begin, MADV_POPULATE_WRITE};
+    if (!k->touch.left) {
+        k->stack = stack;
+        k->touch = touch;
+    }
 #endif
     pthread_cond_broadcast(&k->moved);
     pthread_mutex_unlock(&k->lock);
@@ -120,7 +150,7 @@ void prog_packing_touch(prog_packing *k, void *memory, size_t bytes)
 void prog_packing_forget(prog_packing *k)
 {
     pthread_mutex_lock(&k->lock);
-    k->touch.left = 0;
+    k->stack.left = k->touch.left = 0;
     while (k->touching)
         pthread_cond_wait(&k->moved, &k->lock);
     pthread_mutex_unlock(&k->lock);
@@ -135,7 +165,9 @@ static void *work(void *context)
         (void)!sched_setaffinity(0, sizeof k->allowed, &k->allowed);
     pthread_mutex_lock(&k->lock);
     while (!k->stop && (k->stays || k->next < k->count))
-        if (k->touch.left)
+        if (k->stack.left)
+            touch_next(k, &k->stack);
+        else if (k->touch.left)
             touch_next(k, &k->touch);
         else if (k->fetch.left && k->touched)
             touch_next(k, &k->fetch);
@@ -292,8 +324,8 @@ static prog_packing *make(const op_lower *c, uint32_t n_jobs, uint32_t n_nodes)
 
 static uint32_t threads_beside(size_t bytes)
 {
-    uint32_t processors = cpu_count() < MOST ? cpu_count() : MOST;
-    return bytes >= WORTH ? processors - 1 : 0;
+    uint32_t processors = bytes >= WORTH ? cpu_count() : 1;
+    return (processors < MOST ? processors : MOST) - 1;
 }
 
 tacit_status prog_packing_start(const op_lower *c, const op_jobs *jobs, const uint32_t *first_job,

@@ -85,12 +85,53 @@ static void no_thread_is_no_thread(void **state)
         assert_int_equal(sigismember(&before, i), sigismember(&after, i));
 }
 
+/* What a stack has left is there to be written, and less within a frame. */
+static size_t left_below(size_t frame)
+{
+    volatile char *room = __builtin_alloca(frame);
+    for (size_t i = frame; i > 0; i -= i < 4096 ? i : 4096)
+        room[i - 1] = 1;
+    return thread_stack_left() + (room[0] == 2);
+}
+
+typedef struct depth {
+    size_t whole, half;
+} depth;
+
+static void *measure(void *context)
+{
+    depth *d = context;
+    d->whole = thread_stack_left();
+    d->half = left_below(d->whole / 2);
+    return NULL;
+}
+
+static void stacks_know_what_is_left(void **state)
+{
+    (void)state;
+    enum { STACK = 1 << 20 };
+    pthread_attr_t attributes;
+    pthread_t thread;
+    depth d = {0};
+    assert_int_equal(pthread_attr_init(&attributes), 0);
+    assert_int_equal(pthread_attr_setstacksize(&attributes, STACK), 0);
+    assert_true(thread_start(&thread, &attributes, measure, &d));
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    pthread_attr_destroy(&attributes);
+    assert_in_range(d.whole, STACK / 2, STACK + 65536);
+    assert_in_range(d.half, 1, d.whole / 2);
+    measure(&d); /* the first thread's, if it has a limit that leaves room */
+    if (d.whole)
+        assert_in_range(d.half, 1, d.whole - d.whole / 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(signals_are_the_programs),
         cmocka_unit_test(names_are_shown),
         cmocka_unit_test(no_thread_is_no_thread),
+        cmocka_unit_test(stacks_know_what_is_left),
     };
     return cmocka_run_group_tests_name("threads", tests, NULL, NULL);
 }

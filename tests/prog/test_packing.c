@@ -17,6 +17,7 @@
 
 #include "base/arena.h"
 #include "base/rng.h"
+#include "base/thread.h"
 #include "prog/packing.h"
 
 enum { NODES = 60, MOST_JOBS = 9, CALLERS = 3, ELEMENTS = 40000 };
@@ -209,6 +210,14 @@ static void *fresh(size_t bytes)
     return memory;
 }
 
+/* Most of what kernels use of the stack, below this frame, page by page. */
+static char *stack_pages(size_t *bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), here = (uintptr_t)__builtin_frame_address(0);
+    *bytes = 256 << 10;
+    return (char *)__builtin_frame_address(0) - here % page - *bytes;
+}
+
 static void pages_of_mapped_weights_are_fetched(void **state)
 {
     (void)state;
@@ -227,6 +236,10 @@ static void pages_of_mapped_weights_are_fetched(void **state)
 #if defined(MADV_POPULATE_READ)
         if (k && leave >= 2)
             assert_true(become_present(arena_bytes, ARENA) && become_present(weights, WEIGHTS));
+        size_t stack;
+        char *lowest = stack_pages(&stack);
+        if (k && leave >= 2 && thread_stack_left() > 4 * stack)
+            assert_true(become_present(lowest, stack));
 #endif
         if (k && leave == 3)
             prog_packing_forget(k);
