@@ -13,7 +13,7 @@
 
 enum { MOST = 8, WORTH = 1 << 20 }; /* threads; bytes below which one is not worth starting */
 enum { PIECE = 2 << 20 };           /* bytes touched at a time: a huge page */
-enum { STACK = 288 << 10 };         /* bytes of it that the kernels of products and attention use */
+enum { STACK = 352 << 10 };         /* bytes of it that the kernels of products and attention use */
 
 typedef struct worker {
     prog_packing *packing;
