@@ -47,15 +47,13 @@ struct prog_packing {
     pthread_cond_t moved; /* the last job of a node, or its last early one, is done */
     uint32_t next, left;
     bool stop, guest_busy, settled;
-    bool stays;         /* the thread waits for the memory it sees to, until all is over */
     ahead stack, touch; /* what will be written… */
-    ahead fetch; /* …and what will be read from a file, once the former is known: before that
-                    the caller asks for memory, and would wait for each piece; */
-    bool touched;
-    uint32_t touching; /* pieces of them that threads are at */
-    worker all[MOST];  /* the first one is for callers */
-    uint32_t threads;  /* beside the caller */
-    cpu_set_t allowed; /* processors for them, once they run */
+    ahead fetch;        /* …and what will be read from a file: a thread starts when the former is
+                           known, since the caller asks for memory until then, and would wait */
+    uint32_t touching;  /* pieces of them that threads are at */
+    worker all[MOST];   /* the first one is for callers */
+    uint32_t threads;   /* beside the caller */
+    cpu_set_t allowed;  /* processors for them, once they run */
     bool placed;
 };
 
@@ -102,51 +100,6 @@ static void touch_next(prog_packing *k, ahead *a)
         pthread_cond_broadcast(&k->moved);
 }
 
-#if defined(MADV_POPULATE_WRITE)
-/* The whole pages of it. */
-static ahead to_write(void *memory, size_t bytes)
-{
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)memory;
-    uintptr_t begin = align_up(from, page), end = (from + bytes) & ~(page - 1);
-    return (ahead){(char *)memory + (begin - from), begin < end ? end - begin : 0,
-                   MADV_POPULATE_WRITE};
-}
-
-/* A stack has grown for good when the end of a frame has been written. */
-static __attribute__((noinline)) void grow_stack(void)
-{
-    volatile char frame[STACK];
-    frame[0] = 0;
-    (void)frame[0];
-}
-
-/* What a run by the caller will use of its stack. */
-static ahead stack_to_write(void)
-{
-    if (thread_stack_left() < 2 * (size_t)STACK)
-        return (ahead){0};
-    grow_stack();
-    return to_write((char *)__builtin_frame_address(0) - STACK, STACK);
-}
-#endif
-
-void prog_packing_touch(prog_packing *k, void *memory, size_t bytes)
-{
-#if defined(MADV_POPULATE_WRITE)
-    ahead stack = stack_to_write(), touch = to_write(memory, bytes);
-#endif
-    pthread_mutex_lock(&k->lock);
-    k->touched = true;
-#if defined(MADV_POPULATE_WRITE)
-    if (!k->touch.left) {
-        k->stack = stack;
-        k->touch = touch;
-    }
-#endif
-    pthread_cond_broadcast(&k->moved);
-    pthread_mutex_unlock(&k->lock);
-}
-
 void prog_packing_forget(prog_packing *k)
 {
     pthread_mutex_lock(&k->lock);
@@ -164,17 +117,17 @@ static void *work(void *context)
     if (k->placed)
         (void)!sched_setaffinity(0, sizeof k->allowed, &k->allowed);
     pthread_mutex_lock(&k->lock);
-    while (!k->stop && (k->stays || k->next < k->count))
+    while (!k->stop)
         if (k->stack.left)
             touch_next(k, &k->stack);
         else if (k->touch.left)
             touch_next(k, &k->touch);
-        else if (k->fetch.left && k->touched)
+        else if (k->fetch.left)
             touch_next(k, &k->fetch);
         else if (k->next < k->count)
             run_next(k, &self->room);
         else
-            pthread_cond_wait(&k->moved, &k->lock);
+            break;
     pthread_mutex_unlock(&k->lock);
     op_room_close(k->c, &self->room);
     return NULL;
@@ -224,8 +177,7 @@ void prog_packing_finish(prog_packing *k)
     pthread_mutex_lock(&k->lock);
     bool mine = !k->settled && !k->guest_busy; /* else it is done when the program is freed */
     k->settled |= mine;
-    k->stop |= mine && k->stays;
-    pthread_cond_broadcast(&k->moved);
+    k->stop |= mine;
     pthread_mutex_unlock(&k->lock);
     if (mine) {
         op_room_close(k->c, &k->all[0].room);
@@ -280,6 +232,51 @@ static void start_threads(prog_packing *k, uint32_t wanted)
         k->threads++;
     }
     pthread_attr_destroy(&attributes);
+}
+
+#if defined(MADV_POPULATE_WRITE)
+/* The whole pages of it. */
+static ahead to_write(void *memory, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)memory;
+    uintptr_t begin = align_up(from, page), end = (from + bytes) & ~(page - 1);
+    return (ahead){(char *)memory + (begin - from), begin < end ? end - begin : 0,
+                   MADV_POPULATE_WRITE};
+}
+
+/* A stack has grown for good when the end of a frame has been written. */
+static __attribute__((noinline)) void grow_stack(void)
+{
+    volatile char frame[STACK];
+    frame[0] = 0;
+    (void)frame[0];
+}
+
+/* What a run by the caller will use of its stack. */
+static ahead stack_to_write(void)
+{
+    if (thread_stack_left() < 2 * (size_t)STACK)
+        return (ahead){0};
+    grow_stack();
+    return to_write((char *)__builtin_frame_address(0) - STACK, STACK);
+}
+#endif
+
+void prog_packing_touch(prog_packing *k, void *memory, size_t bytes)
+{
+#if defined(MADV_POPULATE_WRITE)
+    ahead stack = stack_to_write(), touch = to_write(memory, bytes);
+#endif
+    pthread_mutex_lock(&k->lock);
+#if defined(MADV_POPULATE_WRITE)
+    if (!k->touch.left) {
+        k->stack = stack;
+        k->touch = touch;
+    }
+#endif
+    if (k->fetch.left && !k->threads && !k->settled)
+        start_threads(k, 1);
+    pthread_mutex_unlock(&k->lock);
 }
 
 /* How much there is to do, and by which node. */
@@ -364,13 +361,8 @@ tacit_status prog_packing_fetch(const op_lower *c, void *memory, size_t bytes, u
     prog_packing *k = make(c, 0, n_nodes);
     if (!k)
         return error_memory(err, "mapped weights");
-    k->stays = true;
     k->fetch = (ahead){memory, bytes, MADV_POPULATE_READ};
-    start_threads(k, 1);
-    if (k->threads)
-        *out = k;
-    else
-        prog_packing_free(k);
+    *out = k;
 #else
     (void)c, (void)memory, (void)bytes, (void)n_nodes, (void)err;
 #endif
