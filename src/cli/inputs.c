@@ -165,8 +165,6 @@ static bool tensor_room(cli_job *job, const tacit_port *port, tacit_tensor *t)
     memcpy(t->dims, port->dims, sizeof t->dims);
     t->bytes = port->bytes;
     t->data = arena_alloc_aligned(&job->memory, port->bytes ? port->bytes : 1, MEM_ALIGN);
-    if (t->data)
-        memset(t->data, 0, port->bytes);
     return t->data != NULL;
 }
 
@@ -180,6 +178,7 @@ static int make_inputs(cli_job *job, given *list, uint32_t n, int64_t seed)
         if (!job->inputs || tacit_program_input(job->program, i, &port) != TACIT_OK ||
             !tensor_room(job, &port, &job->inputs[i]))
             return cli_fail(job->command, "out of memory for the inputs");
+        memset(job->inputs[i].data, 0, port.bytes);
         given *x = find_given(list, n, port.name);
         if (x)
             x->used = true;
@@ -216,6 +215,8 @@ static int make_outputs(cli_job *job)
             job->outputs[i] = (tacit_tensor){.name = port.name, .dtype = port.dtype};
         else if (!tensor_room(job, &port, &job->outputs[i]))
             return cli_fail(job->command, "out of memory for the outputs");
+        else if (port.bytes < MEM_HUGE_PAGE) /* large ones get their pages when they are written */
+            memset(job->outputs[i].data, 0, port.bytes);
     }
     return -1;
 }
