@@ -69,6 +69,9 @@ typedef struct op_job {
     size_t first, bytes;
     bool second; /* after those of its node that are not; these come before it */
     bool last;   /* `second`, and after all others of its node, of which there are some */
+    /* All of the weight is resident until its node's jobs are done: they come early, while as many
+     * bytes of others are still to be packed. */
+    bool ahead;
 } op_job;
 typedef VEC(op_job) op_jobs;
 

@@ -87,13 +87,41 @@ static void cut(const op_lower *c, op_paired *d)
 }
 
 /* Columns need all rows of a block to be scaled. Of a wide B that would be much at a time, compared
- * with all there is: its rows are copied first. */
-static tacit_status pack_rows(op_lower *c, op_job *job, cpu_paired_right_args *a)
+ * with all there is: if there is enough else it is packed early, by columns, while little else is
+ * packed; otherwise its rows are copied first. */
+enum right_way { RIGHT_BLOCKS, RIGHT_COLUMNS, RIGHT_ROWS };
+
+static enum right_way right_way_of(const op_lower *c, const op_job *job,
+                                   const cpu_paired_right_args *a)
 {
-    enum { PIECE = 1 << 18, LITTLE = 1 << 20, MUCH = 1 << 22, PANELS = 64 }; /* floats */
+    enum { LITTLE = 1 << 20, MUCH = 1 << 22 }; /* floats */
     size_t share = c->constant_bytes / 32 / sizeof(float);
     size_t much = share < LITTLE ? LITTLE : share > MUCH ? MUCH : share;
-    bool whole = (size_t)(a->kc * a->n) <= much;
+    if (a->b_col != 1)
+        return RIGHT_COLUMNS;
+    if ((size_t)(a->kc * a->n) <= much)
+        return RIGHT_BLOCKS;
+    bool alone = job->bytes > c->constant_bytes / 4 || ir_tensor_is_late(job->weight);
+    return alone ? RIGHT_ROWS : RIGHT_COLUMNS;
+}
+
+/* Panels of all rows at a time: rows are resident until all is packed. */
+static tacit_status pack_columns(op_lower *c, const op_job *all)
+{
+    enum { PANELS = 32 };
+    op_job job = *all;
+    job.ahead = true;
+    job.bytes = 0;
+    for (job.begin = 0; job.begin < all->end; job.begin = job.end) {
+        job.end = job.begin + PANELS < all->end ? job.begin + PANELS : all->end;
+        TRY(op_lower_later(c, &job));
+    }
+    return TACIT_OK;
+}
+
+static tacit_status pack_rows(op_lower *c, op_job *job, cpu_paired_right_args *a, bool whole)
+{
+    enum { PIECE = 1 << 18, PANELS = 64, AHEAD = 4 << 20 }; /* floats; panels; bytes */
     int64_t step = whole ? a->kc : PIECE / a->n + 1;
     a->part = whole ? CPU_PAIRED_BOTH : CPU_PAIRED_COPY;
     for (int64_t k = 0; k < a->k; k = a->k_end) {
@@ -102,6 +130,7 @@ static tacit_status pack_rows(op_lower *c, op_job *job, cpu_paired_right_args *a
         a->k_end = end < a->k ? end : a->k;
         job->first = (size_t)(k * a->n) * sizeof(float);
         job->bytes = (size_t)((a->k_end - k) * a->n) * sizeof(float);
+        job->ahead = job->bytes > AHEAD;
         TRY(op_lower_later(c, job));
     }
     a->part = CPU_PAIRED_SCALE;
@@ -117,16 +146,19 @@ static tacit_status pack_rows(op_lower *c, op_job *job, cpu_paired_right_args *a
     return TACIT_OK;
 }
 
-/* Scaling, if it comes second, must be over; otherwise there is a job for each part. */
-static tacit_status mark_columns(op_lower *c, op_job job, const cpu_gemm_args *g)
+/* After scaling: if that comes second one job after all others, otherwise one for each part, of
+ * which each gives back a part of what was `read` by all. */
+static tacit_status mark_columns(op_lower *c, op_job job, int64_t n, enum right_way way,
+                                 size_t read)
 {
-    uint32_t tiles = cpu_paired_marks(g->n), each = g->b_col == 1 ? tiles : 1;
+    uint32_t tiles = cpu_paired_marks(n), each = way == RIGHT_COLUMNS ? 1 : tiles;
     job.fn = CPU_PICK(c->cpu.isa, cpu_paired_mark_f32);
-    job.first = job.bytes = 0;
+    job.bytes = read / tiles * each;
     job.second = true;
     job.last = each == tiles;
     for (job.begin = 0; job.begin < tiles; job.begin += each) {
         job.end = job.begin + each;
+        job.first = read / tiles * job.begin;
         TRY(op_lower_later(c, &job));
     }
     return TACIT_OK;
@@ -157,12 +189,16 @@ static tacit_status pack_right(op_lower *c, op_paired *d)
     op_job job = op_lower_job(c, 1, CPU_PICK(isa, cpu_paired_right_f32), &a, sizeof a,
                               offsetof(cpu_paired_right_args, b));
     job.end = (uint32_t)panels;
-    if (g->b_col == 1) { /* rows of B are adjacent: a block of K is one range of bytes */
-        TRY(pack_rows(c, &job, &a));
-    } else {
+    enum right_way way = right_way_of(c, &job, &a);
+    size_t read = way == RIGHT_COLUMNS && g->b_col == 1 ? job.bytes : 0;
+    if (g->b_col != 1) {
         TRY(op_product_columns_later(c, &job, g, width));
+    } else if (way == RIGHT_COLUMNS) {
+        TRY(pack_columns(c, &job));
+    } else { /* rows of B are adjacent: a block of K is one range of bytes */
+        TRY(pack_rows(c, &job, &a, way == RIGHT_BLOCKS));
     }
-    TRY(mark_columns(c, job, g));
+    TRY(mark_columns(c, job, g->n, way, read));
     d->a.packed = packed;
     d->a.products = products;
     d->a.back = back;

@@ -29,15 +29,17 @@ typedef struct ahead {
 } ahead;
 
 typedef struct progress_of {
-    uint32_t end;         /* behind its last job */
+    uint32_t end;         /* behind its last job, in the order they are run in */
     uint32_t left, early; /* jobs that are not done; those of them that `second` ones wait for */
+    bool moved;           /* its jobs come before those of an earlier node… */
+    uint32_t first_moved, next_moved; /* …which has the first of these; counted from one */
 } progress_of;
 
 struct prog_packing {
     const op_lower *c;
     const op_job *jobs;
     uint32_t count;
-    uint32_t *node_of; /* by job */
+    uint32_t *node_of, *order; /* by turn: whose job, and which */
     progress_of *nodes;
     uint32_t n_nodes;
     size_t room;
@@ -71,15 +73,16 @@ static void run_job(prog_packing *k, progress_of *node, const op_job *job, op_ro
 /* Runs the next job, and if all others of its node are done, the last; likewise. */
 static void run_next(prog_packing *k, op_room *room)
 {
-    const op_job *job = &k->jobs[k->next];
+    const op_job *job = &k->jobs[k->order[k->next]];
     progress_of *node = &k->nodes[k->node_of[k->next++]];
     if (job->last)
         return;                        /* whoever ends the one before runs it */
     while (job->second && node->early) /* others have taken these: they will be done */
         pthread_cond_wait(&k->moved, &k->lock);
     run_job(k, node, job, room);
-    if (node->left == 1 && k->jobs[node->end - 1].last)
-        run_job(k, node, &k->jobs[node->end - 1], room);
+    job = &k->jobs[k->order[node->end - 1]];
+    if (node->left == 1 && job->last)
+        run_job(k, node, job, room);
     if (!node->left || !node->early)
         pthread_cond_broadcast(&k->moved);
 }
@@ -198,7 +201,7 @@ void prog_packing_free(prog_packing *k)
     pthread_cond_destroy(&k->moved);
     pthread_mutex_destroy(&k->lock);
     mem_release(k->c->allocator, k->nodes, (k->n_nodes + 1u) * sizeof *k->nodes);
-    mem_release(k->c->allocator, k->node_of, (k->count + 1u) * sizeof *k->node_of);
+    mem_release(k->c->allocator, k->node_of, 2 * (k->count + 1u) * sizeof *k->node_of);
     mem_release(k->c->allocator, k, sizeof *k);
 }
 
@@ -279,22 +282,65 @@ void prog_packing_touch(prog_packing *k, void *memory, size_t bytes)
     pthread_mutex_unlock(&k->lock);
 }
 
-/* How much there is to do, and by which node. */
+static size_t bytes_of(const prog_packing *k, const uint32_t *first_job, uint32_t node)
+{
+    size_t bytes = 0;
+    for (uint32_t j = first_job[node]; j < first_job[node + 1]; j++)
+        bytes += k->jobs[j].bytes;
+    return bytes;
+}
+
+/* Jobs that are to come early go before the last node behind which others have as much to pack, and
+ * as much again, up to a limit, for what else is resident then. */
+static void move_ahead(prog_packing *k, const uint32_t *first_job, uint32_t node)
+{
+    enum { AGAIN = 32 << 20 };
+    size_t own = bytes_of(k, first_job, node), others = 0;
+    uint32_t at = k->n_nodes;
+    own += own < AGAIN ? own : AGAIN;
+    for (; at > 0 && others < own; at--)
+        if (at - 1 != node && !k->nodes[at - 1].moved)
+            others += bytes_of(k, first_job, at - 1);
+    if (at >= node)
+        return;
+    k->nodes[node].moved = true;
+    k->nodes[node].next_moved = k->nodes[at].first_moved;
+    k->nodes[at].first_moved = node + 1;
+}
+
+/* The turns of one node's jobs, from `turn` on; returns what comes behind them. */
+static uint32_t take_turns(prog_packing *k, const uint32_t *first_job, uint32_t node, uint32_t turn)
+{
+    progress_of *p = &k->nodes[node];
+    for (uint32_t j = first_job[node]; j < first_job[node + 1]; j++, turn++) {
+        k->order[turn] = j;
+        k->node_of[turn] = node;
+        p->early += !k->jobs[j].second;
+    }
+    p->left = first_job[node + 1] - first_job[node];
+    p->end = turn;
+    return turn;
+}
+
+/* How much there is to do, in which order, and by which node. */
 static size_t take_stock(prog_packing *k, const uint32_t *first_job)
 {
     size_t bytes = 0;
+    uint32_t turn = 0;
+    for (uint32_t i = k->n_nodes; i-- > 0;)
+        if (first_job[i] < first_job[i + 1] && k->jobs[first_job[i]].ahead)
+            move_ahead(k, first_job, i);
     for (uint32_t i = 0; i < k->n_nodes; i++) {
-        progress_of *node = &k->nodes[i];
-        node->end = first_job[i + 1];
-        node->left = first_job[i + 1] - first_job[i];
-        for (uint32_t j = first_job[i]; j < first_job[i + 1]; j++) {
-            const op_job *job = &k->jobs[j];
-            k->node_of[j] = i;
-            node->early += !job->second;
-            bytes += job->bytes;
-            if (ir_tensor_is_late(job->weight) && job->bytes > k->room)
-                k->room = job->bytes;
-        }
+        for (uint32_t m = k->nodes[i].first_moved; m; m = k->nodes[m - 1].next_moved)
+            turn = take_turns(k, first_job, m - 1, turn);
+        if (!k->nodes[i].moved)
+            turn = take_turns(k, first_job, i, turn);
+    }
+    for (uint32_t j = 0; j < k->count; j++) {
+        const op_job *job = &k->jobs[j];
+        bytes += job->bytes;
+        if (ir_tensor_is_late(job->weight) && job->bytes > k->room)
+            k->room = job->bytes;
     }
     return bytes;
 }
@@ -308,7 +354,8 @@ static prog_packing *make(const op_lower *c, uint32_t n_jobs, uint32_t n_nodes)
     k->c = c;
     k->n_nodes = n_nodes;
     k->nodes = mem_alloc_zero(c->allocator, (n_nodes + 1u) * sizeof *k->nodes);
-    k->node_of = mem_alloc_zero(c->allocator, (n_jobs + 1u) * sizeof *k->node_of);
+    k->node_of = mem_alloc_zero(c->allocator, 2 * (n_jobs + 1u) * sizeof *k->node_of);
+    k->order = k->node_of ? k->node_of + n_jobs + 1 : NULL;
     k->count = k->left = k->node_of ? n_jobs : 0;
     atomic_init(&k->over, false);
     pthread_mutex_init(&k->lock, NULL);

@@ -358,6 +358,79 @@ static void what_is_picked_stays_as_it_is(void **state)
     free(x);
 }
 
+enum { SQUARE = 1000 };
+
+/* `count` products by SQUARE × SQUARE; then, if given, by `narrow` and by `wide`. */
+static tacit_model *chain(int64_t count, const float *const *squares, int64_t k,
+                          const float *narrow, int64_t n, const float *wide)
+{
+    tacit_builder *b;
+    assert_int_equal(tacit_builder_create("chain", NULL, &b, &err), TACIT_OK);
+    const char *names[2] = {"batch", NULL};
+    int64_t in = narrow ? SQUARE : k;
+    tacit_value x = tacit_builder_input(b, "x", TACIT_F32, 2, (int64_t[]){-1, in}, names);
+    for (int64_t i = 0; i < count; i++)
+        x = op(
+            b, "MatMul", x,
+            tacit_builder_constant(b, NULL, TACIT_F32, 2, (int64_t[]){SQUARE, SQUARE}, squares[i]));
+    if (narrow)
+        x = op(b, "MatMul", x,
+               tacit_builder_constant(b, NULL, TACIT_F32, 2, (int64_t[]){SQUARE, k}, narrow));
+    if (wide)
+        x = op(b, "MatMul", x,
+               tacit_builder_constant(b, NULL, TACIT_F32, 2, (int64_t[]){k, n}, wide));
+    return finish(b, x);
+}
+
+/* Large weights are packed early and by columns where there is much else, alone piece by piece of
+ * their rows: the same bits, beside the first run or before it. */
+static void large_weights_are_packed_alike(void **state)
+{
+    (void)state;
+    enum { BATCH = 40, MOST = 8, PAIRED = 4 };
+    static const int64_t depth[] = {128, 2100}, width[] = {9000, 1100}, count[] = {4, MOST};
+    tacit_tuning *t;
+    assert_int_equal(tacit_tuning_open("/nonexistent/tuning", &t, &err), TACIT_OK);
+    tacit_tuning_force(t, PAIRED);
+    rng r = rng_seed(11);
+    float *squares[MOST], *x = randoms(&r, (int64_t)BATCH * SQUARE);
+    for (int i = 0; i < MOST; i++)
+        squares[i] = randoms(&r, (int64_t)SQUARE * SQUARE);
+    for (int i = 0; i < 2; i++) {
+        int64_t k = depth[i], n = width[i], row;
+        float *narrow = randoms(&r, SQUARE * k), *wide = randoms(&r, k * n);
+        for (int64_t j = 0; j < k; j++) /* columns alike */
+            wide[j * n + 700] = wide[j * n + n - 3] = wide[j * n + 5];
+        const float *const *all = (const float *const *)squares;
+        tacit_model *first = chain(count[i], all, k, narrow, n, NULL);
+        tacit_model *second = chain(0, NULL, k, NULL, n, wide);
+        tacit_model *whole = chain(count[i], all, k, narrow, n, wide);
+        tacit_compile_options o = {.tuning = t};
+        float *h = run(first, &o, BATCH, x, &row), *want = run(second, &o, BATCH, h, &row);
+        for (int way = 0; way < 3; way++) {
+            o.start_early = way > 0;
+            o.executor = way == 2 ? TACIT_EXEC_TASKS : TACIT_EXEC_SERIAL;
+            float *y = run(whole, &o, BATCH, x, &row);
+            assert_int_equal(row, n);
+            assert_memory_equal(y, want, (size_t)(BATCH * row) * sizeof *y);
+            for (int64_t j = 0; j < BATCH; j++)
+                assert_true(y[j * n + 5] == y[j * n + 700] && y[j * n + 5] == y[j * n + n - 3]);
+            free(y);
+        }
+        tacit_model_free(first);
+        tacit_model_free(second);
+        tacit_model_free(whole);
+        free(want);
+        free(h);
+        free(narrow);
+        free(wide);
+    }
+    for (int i = 0; i < MOST; i++)
+        free(squares[i]);
+    free(x);
+    tacit_tuning_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -368,6 +441,7 @@ int main(void)
         cmocka_unit_test(plain_sums_are_plain),
         cmocka_unit_test(equal_columns_stay_equal),
         cmocka_unit_test(what_is_picked_stays_as_it_is),
+        cmocka_unit_test(large_weights_are_packed_alike),
         cmocka_unit_test(attention_is_plain_where_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,6 +73,7 @@ static void start(setup *s, uint64_t seed, bool wait)
         s->first[n] = s->jobs.count;
         uint32_t early = (uint32_t)rng_below(&r, 6);
         uint32_t late = early && rng_below(&r, 2) ? (uint32_t)rng_below(&r, 4) : 0;
+        bool ahead = rng_below(&r, 5) == 0;
         for (uint32_t i = 0; i < early + late; i++) {
             args a = {NULL, &s->book, n, s->jobs.count, i < early ? 0 : early};
             op_job job = {.fn = note,
@@ -83,7 +84,8 @@ static void start(setup *s, uint64_t seed, bool wait)
                           .weight = w,
                           .field = offsetof(args, weight),
                           .bytes = w->bytes,
-                          .second = i >= early};
+                          .second = i >= early,
+                          .ahead = ahead};
             assert_true(job.args && vec_push(&s->memory, &s->jobs, job));
         }
     }
@@ -302,6 +304,62 @@ static void what_was_read_goes_in_large_pieces(void **state)
     munmap(bytes, ALL);
 }
 
+typedef struct turn {
+    const float *weight;
+    uint32_t *count, *turn; /* nodes in the order of their jobs */
+    uint32_t node;
+} turn;
+
+static void note_turn(const void *context, uint32_t begin, uint32_t end)
+{
+    const turn *t = context;
+    (void)begin, (void)end;
+    t->turn[(*t->count)++] = t->node;
+}
+
+/* Jobs whose weight stays resident until all of them are done come where others have twice as much
+ * to pack behind them, those of a node together, others in their order. */
+static void large_weights_come_early(void **state)
+{
+    (void)state;
+    enum { ALL = 12 };
+    static const size_t bytes[ALL] = {10, 20, 0, 10, 10, 10, 10, 30, 10, 10, 10, 10};
+    static const bool ahead[ALL] = {[1] = true, [7] = true, [11] = true};
+    /* Others have 60 bytes from node 4 on, 20 from 9 on; node 1 has more than enough behind it. */
+    static const uint32_t want[] = {0, 1, 1, 3, 7, 7, 4, 5, 6, 8, 11, 11, 9, 10};
+    uint32_t order[2 * ALL], count = 0, first[ALL + 1];
+    arena memory;
+    arena_init(&memory, NULL);
+    op_jobs jobs = {0};
+    float one = 1;
+    ir_tensor w = {.data = &one, .bytes = sizeof one};
+    for (uint32_t n = 0; n < ALL; n++) {
+        first[n] = jobs.count;
+        for (uint32_t i = 0; bytes[n] && i <= ahead[n]; i++) {
+            turn t = {NULL, &count, order, n};
+            op_job job = {.fn = note_turn,
+                          .args = arena_copy(&memory, &t, sizeof t),
+                          .args_size = sizeof t,
+                          .weight = &w,
+                          .field = offsetof(turn, weight),
+                          .bytes = i == ahead[n] ? bytes[n] : 0,
+                          .second = i > 0,
+                          .ahead = ahead[n]};
+            assert_true(job.args && vec_push(&memory, &jobs, job));
+        }
+    }
+    first[ALL] = jobs.count;
+    op_lower lower = {0};
+    prog_packing *packing;
+    tacit_error err = {0};
+    assert_int_equal(prog_packing_start(&lower, &jobs, first, ALL, false, &packing, &err),
+                     TACIT_OK);
+    assert_null(packing); /* so little is done at once */
+    assert_int_equal(count, sizeof want / sizeof *want);
+    assert_memory_equal(order, want, sizeof want);
+    arena_free(&memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -310,6 +368,7 @@ int main(void)
         cmocka_unit_test(it_may_be_waited_for_or_left),
         cmocka_unit_test(pages_of_mapped_weights_are_fetched),
         cmocka_unit_test(what_was_read_goes_in_large_pieces),
+        cmocka_unit_test(large_weights_come_early),
     };
     return cmocka_run_group_tests_name("packing", tests, NULL, NULL);
 }
