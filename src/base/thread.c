@@ -34,16 +34,17 @@ void thread_name(const char *name)
 }
 
 #if defined(__linux__)
-/* The first thread's stack grows up to a limit, below which nothing is mapped; what the system
- * told the process lies at its top, above which are arguments, of which there is a quarter of the
- * limit at most. */
+/* The first thread's stack grows up to a limit, and whatever the limit is, nothing else is mapped
+ * within 128 MB of its top: there lies what the system told the process, below arguments, of which
+ * there is a quarter of the limit at most. Who is further away has a stack of the program's own. */
 static size_t first_stack_left(uintptr_t here)
 {
+    enum { KNOWN = 64 << 20 };
     uintptr_t top = (uintptr_t)getauxval(AT_RANDOM);
     struct rlimit limit;
     if (!top || here >= top || getrlimit(RLIMIT_STACK, &limit) != 0)
         return 0;
-    size_t most = limit.rlim_cur < SIZE_MAX / 2 ? (size_t)limit.rlim_cur : SIZE_MAX / 2;
+    size_t most = limit.rlim_cur < KNOWN ? (size_t)limit.rlim_cur : KNOWN;
     size_t used = top - here;
     return used < most / 2 ? most / 2 - used : 0;
 }

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Threads of the library leave signals to those of the program, and have names. */
+ * Threads of the library leave signals to those of the program, and have names; what is left of a
+ * stack is known only where it is the system's. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include <sys/resource.h>
+#include <ucontext.h>
 
 #include <cmocka.h>
 
@@ -125,13 +130,44 @@ static void stacks_know_what_is_left(void **state)
         assert_in_range(d.half, 1, d.whole - d.whole / 2);
 }
 
+/* A stack that the program made: nobody knows, whatever the limit of the first one is. */
+static ucontext_t caller, fiber;
+static size_t fiber_left;
+
+static void on_a_fiber(void)
+{
+    fiber_left = thread_stack_left();
+}
+
+static void own_stacks_are_unknown(void **state)
+{
+    (void)state;
+    enum { STACK = 256 << 10 };
+    struct rlimit before, any;
+    assert_int_equal(getrlimit(RLIMIT_STACK, &before), 0);
+    any = (struct rlimit){before.rlim_max, before.rlim_max};
+    for (int limited = 0; limited < 2; limited++) {
+        char *stack = malloc(STACK);
+        assert_non_null(stack);
+        assert_int_equal(getcontext(&fiber), 0);
+        fiber.uc_stack = (stack_t){.ss_sp = stack, .ss_size = STACK};
+        fiber.uc_link = &caller;
+        makecontext(&fiber, on_a_fiber, 0);
+        fiber_left = 1;
+        assert_int_equal(setrlimit(RLIMIT_STACK, limited ? &before : &any), 0);
+        assert_int_equal(swapcontext(&caller, &fiber), 0);
+        assert_int_equal(setrlimit(RLIMIT_STACK, &before), 0);
+        assert_int_equal(fiber_left, 0);
+        free(stack);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(signals_are_the_programs),
-        cmocka_unit_test(names_are_shown),
-        cmocka_unit_test(no_thread_is_no_thread),
-        cmocka_unit_test(stacks_know_what_is_left),
+        cmocka_unit_test(signals_are_the_programs), cmocka_unit_test(names_are_shown),
+        cmocka_unit_test(no_thread_is_no_thread),   cmocka_unit_test(stacks_know_what_is_left),
+        cmocka_unit_test(own_stacks_are_unknown),
     };
     return cmocka_run_group_tests_name("threads", tests, NULL, NULL);
 }
