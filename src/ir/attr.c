@@ -7,7 +7,7 @@
 const ir_attr *ir_attr_find(const ir_node *node, const char *name)
 {
     for (uint32_t i = 0; i < node->n_attrs; i++)
-        if (strcmp(node->attrs[i].name, name) == 0)
+        if (node->attrs[i].name[0] == name[0] && strcmp(node->attrs[i].name, name) == 0)
             return &node->attrs[i];
     return NULL;
 }
