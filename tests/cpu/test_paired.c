@@ -222,6 +222,25 @@ static void every_small_edge_shape(void **state)
         }
 }
 
+/* Sixteen rows, or sixteen that are left, are one register tile where sums are short. */
+static void sixteen_rows(void **state)
+{
+    (void)state;
+    rng r = rng_seed(10);
+    const int64_t columns[] = {1, 16, 17, 32, 48, 64, 100, 128, 192, 256};
+    const int64_t depths[] = {5, 16, 32, 48, 64, 70, 80, 256, 257, 300};
+    FOR_EACH_ISA(isa)
+    for (size_t j = 0; j < sizeof columns / sizeof *columns; j++)
+        for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) {
+            problem q = random_problem(&r, d % 2 ? 36 : 16, columns[j], depths[d]);
+            q.block_rows = d % 2 ? 20 : 16;
+            q.kc = rng_below(&r, 2) ? 304 : 64;
+            if (d % 3 == 0)
+                q.e.alpha = 1, q.e.act = CPU_ACT_GELU_TANH, q.residual = false;
+            check(&q, isa, &r);
+        }
+}
+
 static void random_larger_shapes(void **state)
 {
     (void)state;
@@ -241,10 +260,12 @@ static void bits_do_not_depend_on_the_cut(void **state)
     (void)state;
     rng r = rng_seed(5);
     FOR_EACH_ISA(isa)
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 18; i++) {
         problem q =
             random_problem(&r, 1 + (int64_t)rng_below(&r, 60), 1 + (int64_t)rng_below(&r, 200),
                            1 + (int64_t)rng_below(&r, 300));
+        if (i % 3 == 0)
+            q.m = q.block_rows = 16;
         setup s = begin(&q, &r);
         run(&s, isa);
         size_t bytes = (size_t)(q.m * s.c_row) * sizeof *s.c;
@@ -340,12 +361,12 @@ static void as_exact_as_stated(void **state)
     static const char *const names[KINDS] = {"uniform", "normal",   "positive",
                                              "ranges",  "outliers", "wide"};
     rng r = rng_seed(6);
-    const int64_t depths[] = {64, 768, 3072};
+    const int64_t depths[] = {64, 768, 3072, 64, 256}, rows[] = {14, 14, 14, 16, 16};
     FOR_EACH_ISA(isa)
     for (int what = 0; what < KINDS; what++)
         for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) {
-            problem q = {.m = 14, .n = 96, .k = depths[d], .kc = 1024, .e = {.alpha = 1}};
-            q.block_rows = 14, q.block_panels = 8, q.together = 1;
+            problem q = {.m = rows[d], .n = 96, .k = depths[d], .kc = 1024, .e = {.alpha = 1}};
+            q.block_rows = rows[d], q.block_panels = 8, q.together = 1;
             setup s = begin(&q, &r);
             for (int64_t k = 0; k < q.k; k++) {
                 for (int64_t i = 0; i < q.m; i++)
@@ -381,14 +402,15 @@ static void infinities_and_nans(void **state)
     rng r = rng_seed(7);
     const float odd[] = {INFINITY, -INFINITY, NAN};
     FOR_EACH_ISA(isa)
-    for (int what = 0; what < 6; what++) {
-        setup s = special(&r, 20, 110, 150);
-        if (what < 3)
-            s.a[9 * s.a_row + 77] = odd[what];
+    for (int what = 0; what < 12; what++) {
+        int64_t rows = what < 6 ? 20 : 16;
+        setup s = special(&r, rows, 110, 150);
+        if (what % 6 < 3)
+            s.a[9 * s.a_row + 77] = odd[what % 3];
         else
-            s.b[77 * s.b_row + 50] = odd[what - 3];
+            s.b[77 * s.b_row + 50] = odd[what % 3];
         run(&s, isa);
-        for (int64_t i = 0; i < 20; i++)
+        for (int64_t i = 0; i < rows; i++)
             for (int64_t j = 0; j < 110; j++) {
                 double want = dot(&s, i, j, NULL), got = s.c[i * s.c_row + j];
                 if (isfinite(want))
@@ -449,16 +471,16 @@ static void zeros_and_extremes(void **state)
     rng r = rng_seed(8);
     static const float sizes[] = {0, 1e-38f, 1e-30f, 1e-12f, 1, 1e12f, 1e17f, 1e30f};
     FOR_EACH_ISA(isa)
-    {
-        setup s = special(&r, 24, 144, 100);
+    for (int64_t rows = 16; rows <= 24; rows += 8) {
+        setup s = special(&r, rows, 144, 100);
         for (int64_t k = 0; k < 100; k++) {
-            for (int64_t i = 0; i < 24; i++)
+            for (int64_t i = 0; i < rows; i++)
                 s.a[i * s.a_row + k] *= sizes[i % 8];
             for (int64_t j = 0; j < 144; j++)
                 s.b[k * s.b_row + j] *= sizes[j / 18];
         }
         run(&s, isa);
-        for (int64_t i = 0; i < 24; i++)
+        for (int64_t i = 0; i < rows; i++)
             for (int64_t j = 0; j < 144; j++) {
                 double lengths, want = dot(&s, i, j, &lengths), got = s.c[i * s.c_row + j];
                 if (lengths == 0)
@@ -475,13 +497,10 @@ static void zeros_and_extremes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_small_edge_shape),
-        cmocka_unit_test(random_larger_shapes),
-        cmocka_unit_test(bits_do_not_depend_on_the_cut),
-        cmocka_unit_test(as_exact_as_stated),
-        cmocka_unit_test(infinities_and_nans),
-        cmocka_unit_test(zeros_and_extremes),
-        cmocka_unit_test(columns_alike),
+        cmocka_unit_test(every_small_edge_shape), cmocka_unit_test(sixteen_rows),
+        cmocka_unit_test(random_larger_shapes),   cmocka_unit_test(bits_do_not_depend_on_the_cut),
+        cmocka_unit_test(as_exact_as_stated),     cmocka_unit_test(infinities_and_nans),
+        cmocka_unit_test(zeros_and_extremes),     cmocka_unit_test(columns_alike),
     };
     return cmocka_run_group_tests_name("paired", tests, NULL, NULL);
 }
