@@ -205,7 +205,7 @@ static void keys_as_rows(void **state)
 }
 
 /* Where some queries are longer than others, or see far scores, the rest of the tile takes the
- * other way; so does all of it where values or keys are of different lengths. */
+ * other way; so does all of it where keys are of different lengths. */
 static void keys_as_rows_given_up(void **state)
 {
     (void)state;
@@ -346,7 +346,7 @@ static void keys_as_rows_are_as_exact(void **state)
 {
     (void)state;
     const int64_t keys[] = {64, 100, 256};
-    const kind kinds[] = {NORMAL, FLAT, UNEVEN, SIZED};
+    const kind kinds[] = {NORMAL, FLAT, UNEVEN, SIZED, VALUES_AWAY, ROWS_AWAY};
     rng r = rng_seed(11);
     FOR_EACH_ISA(isa)
     for (size_t what = 0; what < sizeof kinds / sizeof *kinds; what++)
