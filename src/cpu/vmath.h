@@ -122,13 +122,17 @@ static const union {
     0x3f7ac0c7u, 0x3f7be4bau, 0x3f7d257du, 0x3f7e83b3u,
 }};
 
+/* 2^r = 1 + r·VF_NEAR_1 + r²·VF_NEAR_2 for |r| ≤ 1/64. */
+#define VF_NEAR_1 6.931573437e-01f
+#define VF_NEAR_2 2.402265070e-01f
+
 /* x = n + i/32 + r, |r| ≤ 1/64: adding 1.5 · 2^18 leaves 32n + i in the low bits. 2^x is the result
  * times *rest. */
 static inline vf vf_exp2_parts(vf x, vf *rest)
 {
     vf magic = vf_set1(0x1.8p18f), step = x + magic, r = x - (step - magic);
     vf root = vf_look32(vf_load(vf_roots.x), vf_load(vf_roots.x + VL), step);
-    vf p = vf_fma(r, vf_set1(2.402265070e-01f), vf_set1(6.931573437e-01f));
+    vf p = vf_fma(r, vf_set1(VF_NEAR_2), vf_set1(VF_NEAR_1));
     *rest = vf_fma(p, r, vf_set1(1.0f));
     return (vf)(((vu)step << 18) + (vu)root);
 }
@@ -231,11 +235,13 @@ static inline vf vf_gelu(vf x)
 #endif
 
 /* 0.5·x·(1 + tanh(√(2/π)(x + 0.044715x³))) = x·sigmoid of twice that argument. Below -10 it is
- * nothing, and above 10 it is x. */
+ * nothing, and above 10 it is x. The argument times -log₂e is a·VF_TANH_1 + a³·VF_TANH_3. */
+#define VF_TANH_1 (-2.302208198e+00f)
+#define VF_TANH_3 (-1.029432397e-01f)
 static inline vf vf_gelu_tanh(vf x)
 {
     vf bounded = vf_max(vf_set1(-10.0f), x), a = vf_min(vf_set1(10.0f), bounded);
-    vf q = a * vf_fma(a * a, vf_set1(-1.029432397e-01f), vf_set1(-2.302208198e+00f));
+    vf q = a * vf_fma(a * a, vf_set1(VF_TANH_3), vf_set1(VF_TANH_1));
     return bounded / vf_exp2_near_plus(q, vf_set1(1.0f));
 }
 

@@ -12,7 +12,6 @@
 #include "ir/recipe.h"
 
 enum { MOST = 8, WORTH = 1 << 20 }; /* threads; bytes below which one is not worth starting */
-enum { PIECE = 2 << 20 };           /* bytes touched at a time: a huge page */
 enum { STACK = 352 << 10 };         /* bytes of it that the kernels of products and attention use */
 
 typedef struct worker {
@@ -92,7 +91,7 @@ static void touch_next(prog_packing *k, ahead *a)
 {
     char *at = a->at;
     int advice = a->advice;
-    size_t bytes = a->left < PIECE ? a->left : PIECE;
+    size_t bytes = a->left < MEM_HUGE_PAGE ? a->left : MEM_HUGE_PAGE;
     a->at += bytes;
     a->left -= bytes;
     k->touching++;
