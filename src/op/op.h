@@ -150,7 +150,9 @@ typedef struct op_registry {
 
 /* The row, or NULL. `registry` may be NULL. */
 const op_def *op_find(const op_registry *registry, const char *domain, const char *name);
-/* The built-in rows of `count` different names, found in one walk over the table. */
+/* The built-in rows of `count` different names, OP_FIND_MOST at most, found in one walk over the
+ * table. */
+enum { OP_FIND_MOST = 256 };
 typedef struct op_name {
     const char *domain, *name;
 } op_name;

@@ -108,7 +108,7 @@ const op_def *op_find(const op_registry *registry, const char *domain, const cha
     return NULL;
 }
 
-enum { SLOTS = 512 }; /* at least twice as many as names are looked for together */
+enum { SLOTS = 2 * OP_FIND_MOST };
 
 /* The slot of `name`, or the empty one where it belongs; slots hold positions from 1 on. */
 static uint16_t *find_slot(uint16_t *slots, const op_name *names, const char *domain,
@@ -125,13 +125,10 @@ static uint16_t *find_slot(uint16_t *slots, const op_name *names, const char *do
 void op_find_all(uint32_t count, const op_name *names, const op_def **rows)
 {
     uint16_t slots[SLOTS] = {0};
-    uint32_t hashed = count < SLOTS / 2 ? count : SLOTS / 2;
-    for (uint32_t i = 0; i < hashed; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         *find_slot(slots, names, names[i].domain, names[i].name) = (uint16_t)(i + 1);
         rows[i] = NULL;
     }
-    for (uint32_t i = hashed; i < count; i++)
-        rows[i] = op_find(NULL, names[i].domain, names[i].name);
     for (size_t f = 0; f < sizeof families / sizeof *families; f++)
         for (const op_def *row = families[f]; row->name; row++) {
             uint16_t at = *find_slot(slots, names, row->domain ? row->domain : "", row->name);

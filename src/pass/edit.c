@@ -13,6 +13,8 @@ void pass_ops_find(const op_def **rows)
         PASS_OPS(PASS_OP_NAME)
 #undef PASS_OP_NAME
     };
+    _Static_assert(sizeof names / sizeof *names <= OP_FIND_MOST,
+                   "more names than are found together");
     op_find_all(PASS_OP_COUNT, names, rows);
 }
 
