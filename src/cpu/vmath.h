@@ -318,4 +318,15 @@ static inline vf vf_hard_swish(vf x)
     return x * vf_max(vf_zero(), vf_min(vf_set1(1.0f), gate));
 }
 
+/* Multiplies n floats where they lie. */
+static inline void vf_scale_run(float *x, int64_t n, float factor)
+{
+    vf f = vf_set1(factor);
+    int64_t i = 0;
+    for (; i + VL <= n; i += VL)
+        vf_store(x + i, vf_load(x + i) * f);
+    if (i < n)
+        vf_store_n(x + i, vf_load_n(x + i, n - i) * f, n - i);
+}
+
 #endif

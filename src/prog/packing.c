@@ -12,7 +12,8 @@
 #include "ir/recipe.h"
 
 enum { MOST = 8, WORTH = 1 << 20 }; /* threads; bytes below which one is not worth starting */
-enum { STACK = 352 << 10 };         /* bytes of it that the kernels of products and attention use */
+enum { CALLS = 64 << 10 };          /* bytes of the stack that lead to a kernel, at most */
+enum { STACK = CPU_STACK_SCRATCH + CALLS };
 
 typedef struct worker {
     prog_packing *packing;
@@ -30,16 +31,20 @@ typedef struct ahead {
 typedef struct progress_of {
     uint32_t end;         /* behind its last job, in the order they are run in */
     uint32_t left, early; /* jobs that are not done; those of them that `second` ones wait for */
-    bool moved;           /* its jobs come before those of an earlier node… */
-    uint32_t first_moved, next_moved; /* …which has the first of these; counted from one */
+    uint32_t before;      /* its jobs come before those of this node: as a rule the next one */
 } progress_of;
+
+typedef struct turn {
+    uint32_t node, job;
+} turn;
 
 struct prog_packing {
     const op_lower *c;
     const op_job *jobs;
+    turn *turns;
     uint32_t count;
-    uint32_t *node_of, *order; /* by turn: whose job, and which */
     progress_of *nodes;
+    uint32_t *queue; /* nodes in the order of their jobs */
     uint32_t n_nodes;
     size_t room;
     atomic_bool over; /* all is packed, the threads have ended */
@@ -72,14 +77,15 @@ static void run_job(prog_packing *k, progress_of *node, const op_job *job, op_ro
 /* Runs the next job, and if all others of its node are done, the last; likewise. */
 static void run_next(prog_packing *k, op_room *room)
 {
-    const op_job *job = &k->jobs[k->order[k->next]];
-    progress_of *node = &k->nodes[k->node_of[k->next++]];
+    turn now = k->turns[k->next++];
+    const op_job *job = &k->jobs[now.job];
+    progress_of *node = &k->nodes[now.node];
     if (job->last)
         return;                        /* whoever ends the one before runs it */
     while (job->second && node->early) /* others have taken these: they will be done */
         pthread_cond_wait(&k->moved, &k->lock);
     run_job(k, node, job, room);
-    job = &k->jobs[k->order[node->end - 1]];
+    job = &k->jobs[k->turns[node->end - 1].job];
     if (node->left == 1 && job->last)
         run_job(k, node, job, room);
     if (!node->left || !node->early)
@@ -200,7 +206,8 @@ void prog_packing_free(prog_packing *k)
     pthread_cond_destroy(&k->moved);
     pthread_mutex_destroy(&k->lock);
     mem_release(k->c->allocator, k->nodes, (k->n_nodes + 1u) * sizeof *k->nodes);
-    mem_release(k->c->allocator, k->node_of, 2 * (k->count + 1u) * sizeof *k->node_of);
+    mem_release(k->c->allocator, k->queue, (k->n_nodes + 1u) * sizeof *k->queue);
+    mem_release(k->c->allocator, k->turns, (k->count + 1u) * sizeof *k->turns);
     mem_release(k->c->allocator, k, sizeof *k);
 }
 
@@ -298,43 +305,48 @@ static void move_ahead(prog_packing *k, const uint32_t *first_job, uint32_t node
     uint32_t at = k->n_nodes;
     own += own < AGAIN ? own : AGAIN;
     for (; at > 0 && others < own; at--)
-        if (at - 1 != node && !k->nodes[at - 1].moved)
+        if (at - 1 != node && k->nodes[at - 1].before == at)
             others += bytes_of(k, first_job, at - 1);
-    if (at >= node)
-        return;
-    k->nodes[node].moved = true;
-    k->nodes[node].next_moved = k->nodes[at].first_moved;
-    k->nodes[at].first_moved = node + 1;
+    if (at < node)
+        k->nodes[node].before = at;
 }
 
-/* The turns of one node's jobs, from `turn` on; returns what comes behind them. */
-static uint32_t take_turns(prog_packing *k, const uint32_t *first_job, uint32_t node, uint32_t turn)
+/* Behind those that come before the same node: an insertion, since few are out of order. */
+static void queue_up(prog_packing *k, uint32_t node)
+{
+    uint32_t at = node;
+    for (; at > 0 && k->nodes[k->queue[at - 1]].before > k->nodes[node].before; at--)
+        k->queue[at] = k->queue[at - 1];
+    k->queue[at] = node;
+}
+
+/* The turns of one node's jobs, from `next` on; returns what comes behind them. */
+static uint32_t take_turns(prog_packing *k, const uint32_t *first_job, uint32_t node, uint32_t next)
 {
     progress_of *p = &k->nodes[node];
-    for (uint32_t j = first_job[node]; j < first_job[node + 1]; j++, turn++) {
-        k->order[turn] = j;
-        k->node_of[turn] = node;
+    for (uint32_t j = first_job[node]; j < first_job[node + 1]; j++) {
+        k->turns[next++] = (turn){node, j};
         p->early += !k->jobs[j].second;
     }
     p->left = first_job[node + 1] - first_job[node];
-    p->end = turn;
-    return turn;
+    p->end = next;
+    return next;
 }
 
 /* How much there is to do, in which order, and by which node. */
 static size_t take_stock(prog_packing *k, const uint32_t *first_job)
 {
     size_t bytes = 0;
-    uint32_t turn = 0;
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < k->n_nodes; i++)
+        k->nodes[i].before = i + 1;
     for (uint32_t i = k->n_nodes; i-- > 0;)
         if (first_job[i] < first_job[i + 1] && k->jobs[first_job[i]].ahead)
             move_ahead(k, first_job, i);
-    for (uint32_t i = 0; i < k->n_nodes; i++) {
-        for (uint32_t m = k->nodes[i].first_moved; m; m = k->nodes[m - 1].next_moved)
-            turn = take_turns(k, first_job, m - 1, turn);
-        if (!k->nodes[i].moved)
-            turn = take_turns(k, first_job, i, turn);
-    }
+    for (uint32_t i = 0; i < k->n_nodes; i++)
+        queue_up(k, i);
+    for (uint32_t i = 0; i < k->n_nodes; i++)
+        next = take_turns(k, first_job, k->queue[i], next);
     for (uint32_t j = 0; j < k->count; j++) {
         const op_job *job = &k->jobs[j];
         bytes += job->bytes;
@@ -353,13 +365,13 @@ static prog_packing *make(const op_lower *c, uint32_t n_jobs, uint32_t n_nodes)
     k->c = c;
     k->n_nodes = n_nodes;
     k->nodes = mem_alloc_zero(c->allocator, (n_nodes + 1u) * sizeof *k->nodes);
-    k->node_of = mem_alloc_zero(c->allocator, 2 * (n_jobs + 1u) * sizeof *k->node_of);
-    k->order = k->node_of ? k->node_of + n_jobs + 1 : NULL;
-    k->count = k->left = k->node_of ? n_jobs : 0;
+    k->queue = mem_alloc_zero(c->allocator, (n_nodes + 1u) * sizeof *k->queue);
+    k->turns = mem_alloc_zero(c->allocator, (n_jobs + 1u) * sizeof *k->turns);
+    k->count = k->left = n_jobs;
     atomic_init(&k->over, false);
     pthread_mutex_init(&k->lock, NULL);
     pthread_cond_init(&k->moved, NULL);
-    if (k->nodes && k->node_of)
+    if (k->nodes && k->queue && k->turns)
         return k;
     prog_packing_free(k);
     return NULL;
