@@ -168,16 +168,16 @@ static void drop_unused_weights(const tacit_program *p)
 
 /* Small weights of a mapped file, which kernels read where they lie, are copied: a page touched
  * would bring two megabytes around it into the resident set where the system keeps the file in huge
- * ones. So have passes: these pages go, too. A file of few such pages may stay. */
+ * ones. So have passes: these pages go, too. A small file may stay. */
 static tacit_status copy_small_weights(tacit_program *p, tacit_error *err)
 {
-    enum { SMALL = 64 << 10, LARGE = 16 << 20 };
+    enum { SMALL = 64 << 10 };
     for (uint32_t i = 0; i < p->graph->values.count; i++) {
         ir_value *v = p->graph->values.data[i];
         const ir_tensor *t = v->constant;
         file_place place;
         if (!t || !t->data || t->bytes > SMALL ||
-            api_model_mapped(p->model, t->data, t->bytes) < LARGE)
+            api_model_mapped(p->model, t->data, t->bytes) < FILE_SMALL)
             continue;
         ir_tensor *copy = arena_copy(&p->memory, t, sizeof *t);
         void *data = arena_alloc_aligned(&p->memory, t->bytes + 1, MEM_ALIGN);

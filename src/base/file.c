@@ -10,8 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PIECE = 2 << 20 }; /* bytes of files that are written at a time, where possible */
-
 /* Who the file is, without reading it. Times come in ticks of the kernel's clock, on some file
  * systems in seconds: a file that changed a moment ago may change again within the same one. */
 static void identify(file_map *m, const struct stat *st)
@@ -168,9 +166,9 @@ static int open_for_writing(file_writer *w)
 /* A full buffer is written whole, and of what is larger as many whole ones as there are. */
 static void write_in_pieces(file_writer *w)
 {
-    w->buffer = w->kind == FILE_WRITER_SPECIAL ? NULL : malloc(PIECE);
+    w->buffer = w->kind == FILE_WRITER_SPECIAL ? NULL : malloc(MEM_HUGE_PAGE);
     if (w->buffer)
-        (void)setvbuf(w->stream, w->buffer, _IOFBF, PIECE);
+        (void)setvbuf(w->stream, w->buffer, _IOFBF, MEM_HUGE_PAGE);
 }
 
 tacit_status file_writer_open(file_writer *w, const char *path, tacit_error *err)

@@ -8,10 +8,10 @@
 #include "base/alloc.h"
 #include "base/status.h"
 
-/* Bytes of a file from which on its pages are not left in the resident set for good: parts of it,
- * such as rows of a table of half that size, are then read. Not a figure of the machine: users
- * watch how much a process has. */
-enum { FILE_LARGE = 64 << 20 };
+/* Not figures of the machine: users watch how much a process has. All pages of a small file may
+ * stay in the resident set for good; of a large one parts, such as rows of a table of half that
+ * size, are read instead. In bytes. */
+enum { FILE_SMALL = 16 << 20, FILE_LARGE = 64 << 20 };
 
 /* A read-only view of a whole file. An empty file has size 0 and data NULL. */
 typedef struct file_map {
