@@ -10,21 +10,12 @@
 #include "op/vjp.h"
 #include "op/window.h"
 
-static tacit_status pool_shape(const op_infer *c, op_window *w, ir_shape *y)
-{
-    const ir_shape *x = &c->in[0]->shape;
-    TRY(op_window_read(c->node, x, NULL, w, c->err));
-    *y = *x;
-    memcpy(y->dims + 2, w->out, (size_t)w->rank * sizeof *y->dims);
-    return TACIT_OK;
-}
-
 static tacit_status float_pool_infer(op_infer *c)
 {
     op_window w;
     ir_shape y;
     TRY(op_need_float(c, 0));
-    TRY(pool_shape(c, &w, &y));
+    TRY(op_window_pooled(c, &w, &y));
     op_set_out(c, 0, c->in[0]->dtype, &y);
     return TACIT_OK;
 }
@@ -56,7 +47,7 @@ static tacit_status max_pool_infer(op_infer *c)
     op_window w;
     ir_shape y;
     TRY(op_check_class(c, 0, OP_REAL));
-    TRY(pool_shape(c, &w, &y));
+    TRY(op_window_pooled(c, &w, &y));
     TRY(max_pool_windows(&w, c->err));
     op_set_out(c, 0, c->in[0]->dtype, &y);
     op_set_out(c, 1, TACIT_I64, &y);

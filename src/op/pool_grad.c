@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The adjoints of AveragePool and MaxPool: (x, dy) → dx, with the attributes of the pooling. Of
  * equal maxima the first in the window gets all of dy. */
-#include <string.h>
-
 #include "op/lowerings.h"
 
 #include "op/values.h"
@@ -12,12 +10,10 @@
 static tacit_status grad_infer(op_infer *c)
 {
     op_window w;
+    ir_shape pooled;
     TRY(op_need_float(c, 0));
     TRY(op_check_same_dtype(c));
-    TRY(op_window_read(c->node, &c->in[0]->shape, NULL, &w, c->err));
-    ir_shape pooled = c->in[0]->shape;
-    for (int32_t i = 0; i < w.rank; i++)
-        pooled.dims[2 + i] = w.out[i];
+    TRY(op_window_pooled(c, &w, &pooled));
     if (!ir_shape_equal(&pooled, &c->in[1]->shape))
         return error_set(c->err, TACIT_ERR_SHAPE, "dy does not have the shape of the pooled x");
     op_set_out(c, 0, c->in[0]->dtype, &c->in[0]->shape);
@@ -38,7 +34,6 @@ static tacit_status begin(op_eval *c, pool_grad *p)
     TRY(op_input_f64(c, 1, &p->dy));
     TRY(op_scratch_i64(c, p->w.taps, &p->offsets));
     TRY(op_scratch_f64(c, p->planes * p->w.in_size, &p->dx));
-    memset(p->dx, 0, (size_t)(p->planes * p->w.in_size) * sizeof *p->dx);
     return TACIT_OK;
 }
 

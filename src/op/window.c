@@ -111,6 +111,14 @@ tacit_status op_window_read(const ir_node *node, const ir_shape *x, const int64_
                                  : error_set(err, TACIT_ERR_LIMIT, "the windows are too many");
 }
 
+tacit_status op_window_pooled(const op_infer *c, op_window *w, ir_shape *y)
+{
+    *y = c->in[0]->shape;
+    TRY(op_window_read(c->node, y, NULL, w, c->err));
+    memcpy(y->dims + 2, w->out, (size_t)w->rank * sizeof *y->dims);
+    return TACIT_OK;
+}
+
 void op_window_unravel(int32_t rank, const int64_t *dims, int64_t linear, int64_t *index)
 {
     for (int32_t i = rank; i-- > 0;) {

@@ -19,6 +19,8 @@ typedef struct op_window {
  * NULL), strides, dilations, pads, auto_pad and ceil_mode. */
 tacit_status op_window_read(const ir_node *node, const ir_shape *x, const int64_t *kernel,
                             op_window *w, tacit_error *err);
+/* The same for a pooling of input 0; `y` is the shape of what it pools. */
+tacit_status op_window_pooled(const op_infer *c, op_window *w, ir_shape *y);
 /* Strides, dilations and pads only: `rank`, `in` and `kernel` are set already. */
 tacit_status op_window_attributes(const ir_node *node, op_window *w, tacit_error *err);
 /* One or two spatial axes as vertical and horizontal; a single axis is horizontal. */
