@@ -68,6 +68,21 @@ static void *work(void *context)
     return x;
 }
 
+/* What the worker found is what `alone` finds. */
+static void join_and_check(pthread_t thread, const worker *w, tacit_session *alone)
+{
+    void *result = NULL;
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_int_equal(w->status, TACIT_OK);
+    assert_int_equal(w->wrong, 0);
+    float *x = malloc(2 * N * N * 4), *y = x + N * N;
+    fill(x, w->seed);
+    assert_int_equal(run_one(alone, x, y), TACIT_OK);
+    assert_memory_equal(y, result, N * N * 4);
+    free(x);
+    free(result);
+}
+
 static tacit_program *make_program(tacit_executor executor, tacit_task_runtime *shared)
 {
     tacit_builder *b = NULL;
@@ -108,18 +123,8 @@ static void many_sessions(tacit_executor executor)
     }
     tacit_session *s = NULL;
     assert_int_equal(tacit_session_create(p, &s, NULL), TACIT_OK);
-    for (uint32_t i = 0; i < THREADS; i++) {
-        void *result = NULL;
-        assert_int_equal(pthread_join(threads[i], &result), 0);
-        assert_int_equal(workers[i].status, TACIT_OK);
-        assert_int_equal(workers[i].wrong, 0);
-        float *x = malloc(2 * N * N * 4), *y = x + N * N;
-        fill(x, workers[i].seed);
-        assert_int_equal(run_one(s, x, y), TACIT_OK);
-        assert_memory_equal(y, result, N * N * 4);
-        free(x);
-        free(result);
-    }
+    for (uint32_t i = 0; i < THREADS; i++)
+        join_and_check(threads[i], &workers[i], s);
     tacit_program_free(p); /* the session keeps it */
     tacit_session_free(s);
 }
@@ -226,18 +231,8 @@ static void programs_share_the_callers_workers(void **state)
         workers[i] = (worker){.program = programs[i % 2], .seed = i};
         assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
     }
-    for (uint32_t i = 0; i < THREADS; i++) {
-        void *result = NULL;
-        assert_int_equal(pthread_join(threads[i], &result), 0);
-        assert_int_equal(workers[i].status, TACIT_OK);
-        assert_int_equal(workers[i].wrong, 0);
-        float *x = malloc(2 * N * N * 4), *y = x + N * N;
-        fill(x, workers[i].seed);
-        assert_int_equal(run_one(alone, x, y), TACIT_OK);
-        assert_memory_equal(y, result, N * N * 4);
-        free(x);
-        free(result);
-    }
+    for (uint32_t i = 0; i < THREADS; i++)
+        join_and_check(threads[i], &workers[i], alone);
     tacit_session_free(alone);
     tacit_program_free(serial);
     tacit_program_free(programs[0]);

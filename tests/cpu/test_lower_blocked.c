@@ -10,49 +10,17 @@
 #include <cmocka.h>
 
 #include "op/blocked.h"
+#include "support/case_window.h"
 #include "support/lower_check.h"
 
-typedef struct window {
-    int64_t kernel[2], stride[2], dilation[2], pads[4];
-} window;
-
 typedef struct conv_case {
-    window w;
+    case_window w;
     int64_t n, group, cg, mg, height, width; /* cg, mg: channels of a group */
     uint32_t variant;                        /* 1 bias, 2 residual, 4 last, 24: activation */
     uint32_t known;
     bool plain; /* the input is [N, C, H, W] */
     double eps;
 } conv_case;
-
-static window random_window(rng *r)
-{
-    window w;
-    for (int i = 0; i < 2; i++) {
-        w.kernel[i] = 1 + (int64_t)rng_below(r, 4);
-        w.stride[i] = 1 + (int64_t)rng_below(r, 3);
-        w.dilation[i] = 1 + (int64_t)rng_below(r, 2);
-        int64_t reach = (w.kernel[i] - 1) * w.dilation[i];
-        w.pads[i] = (int64_t)rng_below(r, (uint64_t)reach + 1);
-        w.pads[i + 2] = (int64_t)rng_below(r, (uint64_t)reach + 1);
-    }
-    return w;
-}
-
-static void set_window(op_case *c, const window *w)
-{
-    op_case_ints(c, "kernel_shape", 2, w->kernel);
-    op_case_ints(c, "strides", 2, w->stride);
-    op_case_ints(c, "dilations", 2, w->dilation);
-    op_case_ints(c, "pads", 4, w->pads);
-}
-
-static int64_t out_size(const window *w, int i, int64_t in)
-{
-    return (in + w->pads[i] + w->pads[i + 2] - (w->kernel[i] - 1) * w->dilation[i] - 1) /
-               w->stride[i] +
-           1;
-}
 
 static void check_conv(rng *r, const conv_case *k)
 {
@@ -72,10 +40,10 @@ static void check_conv(rng *r, const conv_case *k)
         op_case_give(&c, NULL);
     if (k->variant & 2)
         op_case_random(&c, r, TACIT_F32,
-                       SHAPE(k->n, op_blocks(out), out_size(&k->w, 0, k->height),
-                             out_size(&k->w, 1, k->width), OP_BLOCK),
+                       SHAPE(k->n, op_blocks(out), case_window_out(&k->w, 0, k->height),
+                             case_window_out(&k->w, 1, k->width), OP_BLOCK),
                        -1, 1);
-    set_window(&c, &k->w);
+    case_window_set(&c, &k->w, 2);
     op_case_int(&c, "group", k->group);
     op_case_int(&c, "channels", channels);
     op_case_string(&c, "activation", acts[k->variant >> 3 & 3]);
@@ -96,7 +64,7 @@ static void convolutions(void **state)
     (void)state;
     rng r = rng_seed(70);
     for (uint32_t round = 0; round < 64; round++) {
-        conv_case k = {.w = random_window(&r),
+        conv_case k = {.w = case_window_random(&r),
                        .n = between(&r, 1, 2),
                        .group = 1,
                        .cg = between(&r, 1, 70),
@@ -115,7 +83,7 @@ static void first_layers(void **state)
     (void)state;
     rng r = rng_seed(71);
     for (uint32_t round = 0; round < 16; round++) {
-        conv_case k = {.w = random_window(&r),
+        conv_case k = {.w = case_window_random(&r),
                        .n = between(&r, 1, 2),
                        .group = 1,
                        .cg = between(&r, 1, 4),
@@ -135,8 +103,9 @@ static void tiles_and_groups(void **state)
 {
     (void)state;
     rng r = rng_seed(72);
-    const window point = {{1, 1}, {1, 1}, {1, 1}, {0}}, strided = {{1, 1}, {2, 2}, {1, 1}, {0}};
-    const window three = {{3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}};
+    const case_window point = {{1, 1}, {1, 1}, {1, 1}, {0}},
+                      strided = {{1, 1}, {2, 2}, {1, 1}, {0}};
+    const case_window three = {{3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}};
     for (int64_t width = 1; width <= 15; width++) {
         conv_case k = {.w = point,
                        .n = 1,
@@ -187,7 +156,7 @@ static void long_pointwise_sums(void **state)
 {
     (void)state;
     rng r = rng_seed(76);
-    window point = {{1, 1}, {1, 1}, {1, 1}, {0}};
+    case_window point = {{1, 1}, {1, 1}, {1, 1}, {0}};
     for (uint32_t round = 0; round < 32; round++) {
         conv_case k = {.w = point,
                        .n = 1,
@@ -229,7 +198,7 @@ static void depthwise(void **state)
     (void)state;
     rng r = rng_seed(74);
     for (uint32_t round = 0; round < 64; round++) {
-        conv_case k = {.w = random_window(&r),
+        conv_case k = {.w = case_window_random(&r),
                        .n = between(&r, 1, 2),
                        .group = between(&r, 2, 40),
                        .cg = 1,
@@ -291,7 +260,7 @@ static void pooling(void **state)
     (void)state;
     rng r = rng_seed(75);
     for (uint32_t round = 0; round < 32; round++) {
-        window w = random_window(&r);
+        case_window w = case_window_random(&r);
         for (int i = 0; i < 4; i++) /* a window must touch the image */
             w.pads[i] = w.pads[i] < w.kernel[i % 2] * w.dilation[i % 2] - 1 && w.kernel[i % 2] > 1
                             ? w.pads[i] / 2
@@ -304,7 +273,7 @@ static void pooling(void **state)
             SHAPE(2, op_blocks(channels), between(&r, 9, 14), between(&r, 9, 40), OP_BLOCK), -1, 1);
         if (round % 5 == 0)
             ((float *)c.in[0]->data)[rng_below(&r, 300)] = NAN;
-        set_window(&c, &w);
+        case_window_set(&c, &w, 2);
         op_case_int(&c, "channels", channels);
         op_case_int(&c, "average", round & 1);
         op_case_int(&c, "count_include_pad", round >> 1 & 1);

@@ -9,44 +9,12 @@
 
 #include <cmocka.h>
 
+#include "support/case_window.h"
 #include "support/lower_check.h"
 
-typedef struct window {
-    int64_t kernel[2], stride[2], dilation[2], pads[4];
-} window;
-
-static window random_window(rng *r)
-{
-    window w;
-    for (int i = 0; i < 2; i++) {
-        w.kernel[i] = 1 + (int64_t)rng_below(r, 4);
-        w.stride[i] = 1 + (int64_t)rng_below(r, 3);
-        w.dilation[i] = 1 + (int64_t)rng_below(r, 2);
-        int64_t reach = (w.kernel[i] - 1) * w.dilation[i];
-        w.pads[i] = (int64_t)rng_below(r, (uint64_t)reach + 1);
-        w.pads[i + 2] = (int64_t)rng_below(r, (uint64_t)reach + 1);
-    }
-    return w;
-}
-
-static void set_window(op_case *c, const window *w, int axes)
-{
-    op_case_ints(c, "kernel_shape", (uint32_t)axes, w->kernel);
-    op_case_ints(c, "strides", (uint32_t)axes, w->stride);
-    op_case_ints(c, "dilations", (uint32_t)axes, w->dilation);
-    int64_t one[2] = {w->pads[0], w->pads[2]};
-    op_case_ints(c, "pads", 2 * (uint32_t)axes, axes == 1 ? one : w->pads);
-}
-
-static int64_t out_size(const window *w, int i, int64_t in)
-{
-    return (in + w->pads[i] + w->pads[i + 2] - (w->kernel[i] - 1) * w->dilation[i] - 1) /
-               w->stride[i] +
-           1;
-}
-
-static void check_conv(rng *r, const window *w, int64_t n, int64_t group, int64_t cg, int64_t mg,
-                       int64_t h, int64_t width, uint32_t variant, uint32_t known, double eps)
+static void check_conv(rng *r, const case_window *w, int64_t n, int64_t group, int64_t cg,
+                       int64_t mg, int64_t h, int64_t width, uint32_t variant, uint32_t known,
+                       double eps)
 {
     static const char *const acts[] = {"none", "relu", "clip", "silu"};
     bool fused = variant & 1;
@@ -60,8 +28,9 @@ static void check_conv(rng *r, const window *w, int64_t n, int64_t group, int64_
         op_case_give(&c, NULL);
     if (fused && variant & 4)
         op_case_random(&c, r, TACIT_F32,
-                       SHAPE(n, group * mg, out_size(w, 0, h), out_size(w, 1, width)), -1, 1);
-    set_window(&c, w, 2);
+                       SHAPE(n, group * mg, case_window_out(w, 0, h), case_window_out(w, 1, width)),
+                       -1, 1);
+    case_window_set(&c, w, 2);
     op_case_int(&c, "group", group);
     if (fused) {
         op_case_string(&c, "activation", acts[variant >> 4 & 3]);
@@ -78,7 +47,7 @@ static void convolutions(void **state)
     (void)state;
     rng r = rng_seed(50);
     for (uint32_t round = 0; round < 96; round++) {
-        window w = random_window(&r);
+        case_window w = case_window_random(&r);
         int64_t h = 9 + (int64_t)rng_below(&r, 8), width = 9 + (int64_t)rng_below(&r, 40);
         int64_t group = rng_below(&r, 4) ? 1 : 3;
         check_conv(&r, &w, 1 + (int64_t)rng_below(&r, 2), group, 1 + (int64_t)rng_below(&r, 20),
@@ -90,8 +59,9 @@ static void pointwise_and_deep(void **state)
 {
     (void)state;
     rng r = rng_seed(51);
-    const window point = {{1, 1}, {1, 1}, {1, 1}, {0}}, strided = {{1, 1}, {2, 2}, {1, 1}, {0}};
-    const window three = {{3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}};
+    const case_window point = {{1, 1}, {1, 1}, {1, 1}, {0}},
+                      strided = {{1, 1}, {2, 2}, {1, 1}, {0}};
+    const case_window three = {{3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}};
     for (uint32_t variant = 0; variant < 4; variant++) {
         check_conv(&r, &point, 2, 1, 70, 40, 7, 7, variant, variant & 2, 2e-5);
         check_conv(&r, &strided, 2, 1, 70, 40, 8, 15, variant, variant & 2, 2e-5);
@@ -106,7 +76,7 @@ static void three_by_three(void **state)
     (void)state;
     rng r = rng_seed(55);
     for (uint32_t round = 0; round < 24; round++) {
-        window w = {{3, 3}, {1, 1}, {1, 1}, {0}};
+        case_window w = {{3, 3}, {1, 1}, {1, 1}, {0}};
         for (int i = 0; i < 4; i++)
             w.pads[i] = (int64_t)rng_below(&r, 3);
         check_conv(&r, &w, 1, 1, 32 + (int64_t)rng_below(&r, 40), 32 + (int64_t)rng_below(&r, 20),
@@ -120,7 +90,7 @@ static void depthwise(void **state)
     (void)state;
     rng r = rng_seed(52);
     for (uint32_t round = 0; round < 64; round++) {
-        window w = random_window(&r);
+        case_window w = case_window_random(&r);
         int64_t h = 9 + (int64_t)rng_below(&r, 8), width = 9 + (int64_t)rng_below(&r, 60);
         check_conv(&r, &w, 1 + (int64_t)rng_below(&r, 2), 5, 1, 1 + (int64_t)rng_below(&r, 2), h,
                    width, round, round & 8 ? 2 : 0, 2e-5);
@@ -132,13 +102,13 @@ static void one_spatial_axis(void **state)
     (void)state;
     rng r = rng_seed(53);
     for (int round = 0; round < 12; round++) {
-        window w = random_window(&r);
+        case_window w = case_window_random(&r);
         op_case c;
         int64_t group = round % 3 == 0 ? 4 : 1;
         op_case_begin(&c, "", "Conv");
         op_case_random(&c, &r, TACIT_F32, SHAPE(2, 4, 50), -1, 1);
         op_case_random(&c, &r, TACIT_F32, SHAPE(8, 4 / group, w.kernel[0]), -1, 1);
-        set_window(&c, &w, 1);
+        case_window_set(&c, &w, 1);
         op_case_int(&c, "group", group);
         lower_check(&c, &r, 1, 0, 1e-5);
         op_case_end(&c);
@@ -150,7 +120,7 @@ static void pooling(void **state)
     (void)state;
     rng r = rng_seed(54);
     for (int round = 0; round < 60; round++) {
-        window w = random_window(&r);
+        case_window w = case_window_random(&r);
         bool max = round & 1;
         for (int i = 0; i < 4; i++) /* a window always meets the image */
             w.pads[i] = w.pads[i] < w.kernel[i & 1] ? w.pads[i] : w.kernel[i & 1] - 1;
@@ -159,7 +129,7 @@ static void pooling(void **state)
         op_case_random(&c, &r, TACIT_F32,
                        SHAPE(2, 5, 9 + (int64_t)rng_below(&r, 9), 9 + (int64_t)rng_below(&r, 70)),
                        -1, 1);
-        set_window(&c, &w, 2);
+        case_window_set(&c, &w, 2);
         op_case_int(&c, "ceil_mode", round >> 1 & 1);
         if (!max)
             op_case_int(&c, "count_include_pad", round >> 2 & 1);
@@ -172,9 +142,9 @@ static void pool_gradients(void **state)
 {
     (void)state;
     rng r = rng_seed(53);
-    static const window tiled = {{2, 2}, {2, 2}, {1, 1}, {0, 0, 0, 0}};
+    static const case_window tiled = {{2, 2}, {2, 2}, {1, 1}, {0, 0, 0, 0}};
     for (int round = 0; round < 60; round++) {
-        window w = round < 4 ? tiled : random_window(&r);
+        case_window w = round < 4 ? tiled : case_window_random(&r);
         bool max = round & 1;
         int64_t h = 8 + 2 * (int64_t)rng_below(&r, 5), width = 8 + 2 * (int64_t)rng_below(&r, 30);
         for (int i = 0; i < 4; i++)
@@ -182,9 +152,10 @@ static void pool_gradients(void **state)
         op_case c;
         op_case_begin(&c, "tacit", max ? "MaxPoolGrad" : "AveragePoolGrad");
         op_case_random(&c, &r, TACIT_F32, SHAPE(2, 5, h, width), -1, 1);
-        op_case_random(&c, &r, TACIT_F32, SHAPE(2, 5, out_size(&w, 0, h), out_size(&w, 1, width)),
-                       -1, 1);
-        set_window(&c, &w, 2);
+        op_case_random(&c, &r, TACIT_F32,
+                       SHAPE(2, 5, case_window_out(&w, 0, h), case_window_out(&w, 1, width)), -1,
+                       1);
+        case_window_set(&c, &w, 2);
         if (!max)
             op_case_int(&c, "count_include_pad", round >> 2 & 1);
         lower_check(&c, &r, 1, 0, 1e-5);
@@ -198,7 +169,7 @@ static void windows_on_the_result(void **state)
     (void)state;
     rng r = rng_seed(29);
     for (int round = 0; round < 40; round++) {
-        window w = random_window(&r);
+        case_window w = case_window_random(&r);
         for (int i = 0; i < 2; i++)
             w.stride[i] = 1 + (int64_t)rng_below(&r, 3);
         int64_t group = round % 3 == 2 ? 3 : 1, cg = 1 + (int64_t)rng_below(&r, 9);
@@ -210,7 +181,7 @@ static void windows_on_the_result(void **state)
         op_case_random(&c, &r, TACIT_F32, SHAPE(group * cg, mg, w.kernel[0], w.kernel[1]), -1, 1);
         if (round & 1)
             op_case_random(&c, &r, TACIT_F32, SHAPE(group * mg), -1, 1);
-        set_window(&c, &w, 2);
+        case_window_set(&c, &w, 2);
         op_case_int(&c, "group", group);
         if (round & 2)
             op_case_ints(&c, "output_padding", 2, (int64_t[]){w.stride[0] - 1, w.stride[1] - 1});
@@ -221,7 +192,7 @@ static void windows_on_the_result(void **state)
         op_case_begin(&c, "", "Col2Im");
         op_case_random(&c, &r, TACIT_F32,
                        SHAPE(2, 3 * w.kernel[0] * w.kernel[1],
-                             out_size(&w, 0, in[0]) * out_size(&w, 1, in[1])),
+                             case_window_out(&w, 0, in[0]) * case_window_out(&w, 1, in[1])),
                        -1, 1);
         op_case_i64(&c, TACIT_I64, SHAPE(2), in);
         op_case_i64(&c, TACIT_I64, SHAPE(2), w.kernel);

@@ -10,12 +10,6 @@
 #include "base/rng.h"
 #include "support/one_node.h"
 
-#define V(...)                                                                                     \
-    (double[])                                                                                     \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
-
 static void matmul_of_hand_computed_values(void **state)
 {
     (void)state;

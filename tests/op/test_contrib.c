@@ -9,12 +9,6 @@
 
 #include "support/one_node.h"
 
-#define V(...)                                                                                     \
-    (double[])                                                                                     \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
-
 static void nbits_unpacks_low_nibble_first(void **state)
 {
     (void)state;

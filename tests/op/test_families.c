@@ -14,12 +14,6 @@
 #include "support/one_node.h"
 #include "support/splitmix.h"
 
-#define V(...)                                                                                     \
-    (double[])                                                                                     \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
-
 static void S_is_the_documented_generator(void **state)
 {
     (void)state;

@@ -11,17 +11,6 @@
 #include "base/rng.h"
 #include "support/one_node.h"
 
-#define V(...)                                                                                     \
-    (double[])                                                                                     \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
-#define INTS(...)                                                                                  \
-    (uint32_t)(sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[])                                  \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
-
 static void decode(one_node *t, const uint8_t *bytes, size_t size, const char *format)
 {
     double values[128];

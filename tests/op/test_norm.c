@@ -9,12 +9,6 @@
 
 #include "support/one_node.h"
 
-#define V(...)                                                                                     \
-    (double[])                                                                                     \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
-
 static void softmax_survives_large_and_infinite_scores(void **state)
 {
     (void)state;

@@ -13,12 +13,6 @@
 #include "support/one_node.h"
 #include "support/splitmix.h"
 
-#define V(...)                                                                                     \
-    (double[])                                                                                     \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
-
 static double clamp8(double v)
 {
     return v < -128 ? -128 : v > 127 ? 127 : v;

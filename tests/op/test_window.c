@@ -10,17 +10,6 @@
 
 #include "support/one_node.h"
 
-#define V(...)                                                                                     \
-    (double[])                                                                                     \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
-#define INTS(...)                                                                                  \
-    (uint32_t)(sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[])                                  \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
-
 static const double nine[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
 
 static void conv_two_dimensions(void **state)

@@ -360,6 +360,22 @@ static void marks_follow_the_session(void **state)
     place_end(&p);
 }
 
+/* The owner's are others now, of the same rounded sizes. */
+static void change_weights(place *p)
+{
+    char path[96], changed[sizeof text];
+    snprintf(path, sizeof path, "%s/other.tacit", p->dir);
+    strcpy(changed, text);
+    memcpy(strstr(changed, "0.125"), "0.126", 5);
+    FILE *f = fopen(path, "w");
+    fputs(changed, f);
+    fclose(f);
+    tacit_secure_free(p->owner);
+    tacit_model_free(p->model);
+    must(p, tacit_model_load(path, NULL, &p->model, &p->err));
+    must(p, tacit_secure_compile(p->model, NULL, &p->owner, &p->err));
+}
+
 /* New keys at the old place serve other weights. */
 static void keys_dealt_anew_serve_other_weights(void **state)
 {
@@ -369,17 +385,7 @@ static void keys_dealt_anew_serve_other_weights(void **state)
     float x[4] = {0.5f, 0, 1, 0}, y[3];
     serving s = {0};
     must(&p, ask(&p, &s, p.certs, x, y));
-    char path[96], changed[sizeof text];
-    snprintf(path, sizeof path, "%s/other.tacit", p.dir);
-    strcpy(changed, text);
-    memcpy(strstr(changed, "0.125"), "0.126", 5);
-    FILE *f = fopen(path, "w");
-    fputs(changed, f);
-    fclose(f);
-    tacit_secure_free(p.owner);
-    tacit_model_free(p.model);
-    must(&p, tacit_model_load(path, NULL, &p.model, &p.err));
-    must(&p, tacit_secure_compile(p.model, NULL, &p.owner, &p.err));
+    change_weights(&p);
     tacit_secure_deal_options deal = {.runs = 1, .server_key = p.server, .client_key = p.client};
     must(&p, tacit_secure_deal(p.other, &deal, &p.err));
     s = (serving){0};
@@ -397,17 +403,7 @@ static void a_key_serves_one_set_of_weights(void **state)
     float x[4] = {0.5f, 0, 1, 0}, y[3];
     serving s = {0};
     must(&p, ask(&p, &s, p.certs, x, y));
-    char path[96], changed[sizeof text];
-    snprintf(path, sizeof path, "%s/other.tacit", p.dir);
-    strcpy(changed, text);
-    memcpy(strstr(changed, "0.125"), "0.126", 5); /* the same rounded sizes */
-    FILE *f = fopen(path, "w");
-    fputs(changed, f);
-    fclose(f);
-    tacit_secure_free(p.owner);
-    tacit_model_free(p.model);
-    must(&p, tacit_model_load(path, NULL, &p.model, &p.err));
-    must(&p, tacit_secure_compile(p.model, NULL, &p.owner, &p.err));
+    change_weights(&p);
     tacit_secure_peer peer = {
         .key = p.server, .address = p.address, .certificates = p.certs, .timeout_ms = 1000};
     assert_int_equal(tacit_secure_serve(p.owner, &peer, NULL, &p.err), TACIT_ERR_SECURITY);

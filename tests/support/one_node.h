@@ -26,6 +26,12 @@ typedef struct one_node {
         __VA_ARGS__                                                                                \
     }
 #define SCALAR 0, NULL
+#define INTS(...)                                                                                  \
+    (uint32_t)(sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[])                                  \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+#define V(...) ((double[]){__VA_ARGS__})
 
 void one_node_begin(one_node *t, const char *domain, const char *type);
 void one_node_end(one_node *t);
