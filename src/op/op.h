@@ -150,14 +150,8 @@ typedef struct op_registry {
 
 /* The row, or NULL. `registry` may be NULL. */
 const op_def *op_find(const op_registry *registry, const char *domain, const char *name);
-/* The built-in rows of `count` different names, OP_FIND_MOST at most, found in one walk over the
- * table. */
-enum { OP_FIND_MOST = 256 };
-typedef struct op_name {
-    const char *domain, *name;
-} op_name;
-void op_find_all(uint32_t count, const op_name *names, const op_def **rows);
-/* Built-in rows in table order; NULL past the last. */
+/* Built-in rows in table order, OP_MOST at most; NULL past the last. */
+enum { OP_MOST = 512 };
 const op_def *op_at(uint32_t index);
 /* Sets node->op from its type and domain (leaves NULL when unknown). */
 void op_resolve(const op_registry *registry, ir_node *node);

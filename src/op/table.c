@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The op table: the list of families. */
+#include <pthread.h>
 #include <string.h>
 
 #include "base/map.h"
@@ -92,49 +93,39 @@ const op_def *op_at(uint32_t index)
 
 static bool matches(const op_def *row, const char *domain, const char *name)
 {
-    return row->name[0] == name[0] && strcmp(row->name, name) == 0 &&
-           strcmp(row->domain ? row->domain : "", domain) == 0;
+    return strcmp(row->name, name) == 0 && strcmp(row->domain ? row->domain : "", domain) == 0;
+}
+
+/* The built-in rows by name: all are entered when the first is looked for. */
+enum { SLOTS = 2 * OP_MOST };
+static const op_def *slots[SLOTS];
+
+/* The slot of a name, or the empty one where it belongs. */
+static const op_def **find_slot(const char *domain, const char *name)
+{
+    uint64_t i = hash_bytes(name, strlen(name), 0);
+    while (slots[i % SLOTS] && !matches(slots[i % SLOTS], domain, name))
+        i++;
+    return &slots[i % SLOTS];
+}
+
+static void enter_rows(void)
+{
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+        for (const op_def *row = families[f]; row->name; row++) {
+            const op_def **slot = find_slot(row->domain ? row->domain : "", row->name);
+            *slot = *slot ? *slot : row; /* of several with one name the first counts */
+        }
 }
 
 const op_def *op_find(const op_registry *registry, const char *domain, const char *name)
 {
+    static pthread_once_t entered = PTHREAD_ONCE_INIT;
     for (uint32_t i = 0; registry && i < registry->count; i++)
         if (matches(registry->rows[i], domain, name))
             return registry->rows[i];
-    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
-        for (const op_def *row = families[f]; row->name; row++)
-            if (matches(row, domain, name))
-                return row;
-    return NULL;
-}
-
-enum { SLOTS = 2 * OP_FIND_MOST };
-
-/* The slot of `name`, or the empty one where it belongs; slots hold positions from 1 on. */
-static uint16_t *find_slot(uint16_t *slots, const op_name *names, const char *domain,
-                           const char *name)
-{
-    for (uint64_t i = hash_bytes(name, strlen(name), 0);; i++) {
-        uint16_t *slot = &slots[i % SLOTS];
-        if (!*slot || (strcmp(names[*slot - 1].name, name) == 0 &&
-                       strcmp(names[*slot - 1].domain, domain) == 0))
-            return slot;
-    }
-}
-
-void op_find_all(uint32_t count, const op_name *names, const op_def **rows)
-{
-    uint16_t slots[SLOTS] = {0};
-    for (uint32_t i = 0; i < count; i++) {
-        *find_slot(slots, names, names[i].domain, names[i].name) = (uint16_t)(i + 1);
-        rows[i] = NULL;
-    }
-    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
-        for (const op_def *row = families[f]; row->name; row++) {
-            uint16_t at = *find_slot(slots, names, row->domain ? row->domain : "", row->name);
-            if (at && !rows[at - 1])
-                rows[at - 1] = row;
-        }
+    (void)pthread_once(&entered, enter_rows);
+    return *find_slot(domain, name);
 }
 
 void op_resolve(const op_registry *registry, ir_node *node)
