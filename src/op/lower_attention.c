@@ -140,11 +140,7 @@ static tacit_status emit(op_lower *c, cpu_attention_args *plan, uint32_t k)
     double pairs = (double)(a->batch * a->heads * a->queries) * (double)a->keys;
     if (a->causal && a->queries > 1)
         pairs /= 2;
-    uint64_t bytes = op_lower_bytes(&c->out[0]);
-    for (uint32_t i = 0; i < c->node->n_inputs; i++)
-        if (op_lower_has(c, i))
-            bytes += op_lower_bytes(&c->in[i]);
-    op_lower_cost(c, pairs * (2.0 * (double)(a->depth + a->v_depth) + 12), bytes);
+    op_lower_cost(c, pairs * (2.0 * (double)(a->depth + a->v_depth) + 12), op_lower_all_bytes(c));
     op_lower_note(c,
                   "%s: %u tiles a head, %s; scores are never stored, so the "
                   "unfused form would move %lld floats more",

@@ -37,6 +37,15 @@ uint64_t op_lower_bytes(const op_operand *o)
     return o->value && ir_type_bytes(&o->type, &bytes) ? bytes : 0;
 }
 
+uint64_t op_lower_all_bytes(const op_lower *c)
+{
+    uint64_t bytes = op_lower_bytes(&c->out[0]);
+    for (uint32_t i = 0; i < c->node->n_inputs; i++)
+        if (op_lower_has(c, i))
+            bytes += op_lower_bytes(&c->in[i]);
+    return bytes;
+}
+
 uint32_t op_lower_element(tacit_dtype dtype)
 {
     uint32_t bits = tacit_dtype_bits(dtype);

@@ -137,12 +137,8 @@ static bool is_simple(const op_lower *c, const map_plan *m, const cpu_nd *nd)
 
 static void set_cost(op_lower *c, const map_plan *m)
 {
-    uint64_t bytes = op_lower_bytes(&c->out[0]);
-    for (uint32_t i = 0; i < c->node->n_inputs; i++)
-        if (op_lower_has(c, i))
-            bytes += op_lower_bytes(&c->in[i]);
     double flops = (double)ir_shape_size(&c->out[0].type.shape) * m->n_steps;
-    op_lower_cost(c, flops, bytes);
+    op_lower_cost(c, flops, op_lower_all_bytes(c));
 }
 
 static tacit_status emit_simple(op_lower *c, const map_plan *m, const cpu_nd *nd, uint32_t tiles)

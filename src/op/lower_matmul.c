@@ -128,14 +128,17 @@ static int64_t block_depth(const cpu_gemm_args *g)
 
 /* Ways to compute a product with a constant right side, beside the rule's own. Those before PAIRED
  * never change the order of a sum. */
-enum { WAY_OWN, WAY_COPIED, WAY_DEEP, WAY_SHORT, WAY_PAIRED };
+enum { WAY_OWN, WAY_COPIED, WAY_DEEP, WAY_SHORT, WAY_PAIRED, WAY_HALVED };
 
 static int choose_way(op_lower *c, const op_product *p)
 {
     const cpu_gemm_args *g = &p->g;
     bool can = op_paired_can(c, p);
-    int way = op_lower_choice(c, can ? WAY_PAIRED : WAY_SHORT, "gemm %lld %lld %lld",
-                              (long long)g->m, (long long)g->n, (long long)g->k);
+    int most = op_halved_can(c, p) ? WAY_HALVED : can ? WAY_PAIRED : WAY_SHORT;
+    int way = op_lower_choice(c, most, "gemm %lld %lld %lld", (long long)g->m, (long long)g->n,
+                              (long long)g->k);
+    if (way == WAY_OWN && op_halved_suits(c, p))
+        return WAY_HALVED;
     return way == WAY_OWN && can && op_paired_suits(c, p) ? WAY_PAIRED : way;
 }
 
@@ -299,6 +302,8 @@ static tacit_status emit(op_lower *c, op_product *p)
     g->streamed = op_lower_streams(c);
     if (is_packable(c, p, 1)) {
         int way = choose_way(c, p);
+        if (way == WAY_HALVED)
+            return op_lower_halved(c, p);
         if (way == WAY_PAIRED)
             return op_lower_paired(c, p);
         if (way == WAY_OWN && op_slim_suits(c, p))
@@ -323,11 +328,8 @@ static tacit_status emit(op_lower *c, op_product *p)
     args->bias = p->packed_bias;
     TRY(bind_operands(c, p, p->residual >= 0 && cpu_late_residual(&g->epilogue),
                       first ? &packed : NULL));
-    uint64_t bytes = op_lower_bytes(&c->out[0]);
-    for (uint32_t i = 0; i < c->node->n_inputs; i++)
-        if (op_lower_has(c, i))
-            bytes += op_lower_bytes(&c->in[i]);
-    op_lower_cost(c, 2.0 * (double)p->batch * (double)g->m * (double)g->n * (double)g->k, bytes);
+    op_lower_cost(c, 2.0 * (double)p->batch * (double)g->m * (double)g->n * (double)g->k,
+                  op_lower_all_bytes(c));
     explain(c, p, first);
     return TACIT_OK;
 }

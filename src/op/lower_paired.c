@@ -165,7 +165,7 @@ static tacit_status mark_columns(op_lower *c, op_job job, int64_t n, enum right_
 }
 
 /* The right side is packed piece by piece, and the pages each piece came from are dropped. */
-static tacit_status pack_right(op_lower *c, op_paired *d)
+tacit_status op_paired_pack(op_lower *c, op_paired *d)
 {
     const cpu_gemm_args *g = &d->product->g;
     cpu_isa isa = c->cpu.isa;
@@ -205,6 +205,28 @@ static tacit_status pack_right(op_lower *c, op_paired *d)
     return TACIT_OK;
 }
 
+tacit_status op_paired_bind(op_lower *c, const op_product *p, size_t at, uint64_t a_run,
+                            uint64_t c_run, size_t sums)
+{
+    TRY(op_lower_in_tiled(c, at + offsetof(cpu_paired_args, a), 0, a_run, a_run));
+    if (p->bias >= 0)
+        TRY(op_lower_in(c, at + offsetof(cpu_paired_args, bias), (uint32_t)p->bias));
+    if (p->residual >= 0)
+        TRY(op_lower_in_tiled(c, at + offsetof(cpu_paired_args, residual), (uint32_t)p->residual,
+                              c_run, c_run));
+    TRY(op_lower_out_tiled(c, at + offsetof(cpu_paired_args, y), 0, c_run, c_run));
+    if (p->residual >= 0 && cpu_late_residual(&p->g.epilogue))
+        return op_lower_scratch(c, at + offsetof(cpu_paired_args, c), sums, true);
+    return op_lower_out_tiled(c, at + offsetof(cpu_paired_args, c), 0, c_run, c_run);
+}
+
+size_t op_paired_sums(op_lower *c, const op_product *p)
+{
+    const cpu_gemm_args *g = &p->g;
+    bool late = p->residual >= 0 && cpu_late_residual(&g->epilogue);
+    return late ? op_lower_reserve(c, (size_t)(g->m * g->c_row) * sizeof(float)) : 0;
+}
+
 static tacit_status emit_product(op_lower *c, op_paired *d)
 {
     const op_product *p = d->product;
@@ -223,18 +245,7 @@ static tacit_status emit_product(op_lower *c, op_paired *d)
         if (g->a_col == 1 && g->a_row >= g->k)
             a_run = (uint64_t)(d->a.block_rows * g->a_row) * sizeof(float);
     }
-    TRY(op_lower_in_tiled(c, offsetof(cpu_paired_args, a), 0, a_run, a_run));
-    if (p->bias >= 0)
-        TRY(op_lower_in(c, offsetof(cpu_paired_args, bias), (uint32_t)p->bias));
-    if (p->residual >= 0)
-        TRY(op_lower_in_tiled(c, offsetof(cpu_paired_args, residual), (uint32_t)p->residual, c_run,
-                              c_run));
-    TRY(op_lower_out_tiled(c, offsetof(cpu_paired_args, y), 0, c_run, c_run));
-    if (p->residual >= 0 && cpu_late_residual(&g->epilogue)) {
-        size_t bytes = (size_t)(g->m * g->c_row) * sizeof(float);
-        return op_lower_scratch(c, offsetof(cpu_paired_args, c), op_lower_reserve(c, bytes), true);
-    }
-    return op_lower_out_tiled(c, offsetof(cpu_paired_args, c), 0, c_run, c_run);
+    return op_paired_bind(c, p, 0, a_run, c_run, op_paired_sums(c, p));
 }
 
 tacit_status op_paired_prepare(op_lower *c, op_paired *d)
@@ -243,28 +254,30 @@ tacit_status op_paired_prepare(op_lower *c, op_paired *d)
     d->a.m = g->m, d->a.n = g->n, d->a.k = g->k;
     d->a.streamed = op_lower_streams(c);
     cut(c, d);
-    return pack_right(c, d);
+    return op_paired_pack(c, d);
+}
+
+op_paired op_paired_of(const op_lower *c, const op_product *p)
+{
+    const cpu_gemm_args *g = &p->g;
+    return (op_paired){.product = p,
+                       .a = {.bias = p->packed_bias,
+                             .a_row = g->a_row,
+                             .a_col = g->a_col,
+                             .a_run = g->a_col * CPU_PAIRED_RUN,
+                             .c_row = g->c_row,
+                             .c_vector = cpu_paired_vector(c->cpu.isa),
+                             .residual_row = g->residual_row,
+                             .epilogue = g->epilogue}};
 }
 
 tacit_status op_lower_paired(op_lower *c, const op_product *p)
 {
     const cpu_gemm_args *g = &p->g;
-    op_paired d = {.product = p,
-                   .a = {.bias = p->packed_bias,
-                         .a_row = g->a_row,
-                         .a_col = g->a_col,
-                         .a_run = g->a_col * CPU_PAIRED_RUN,
-                         .c_row = g->c_row,
-                         .c_vector = cpu_paired_vector(c->cpu.isa),
-                         .residual_row = g->residual_row,
-                         .epilogue = g->epilogue}};
+    op_paired d = op_paired_of(c, p);
     TRY(op_paired_prepare(c, &d));
     TRY(emit_product(c, &d));
-    uint64_t bytes = op_lower_bytes(&c->out[0]);
-    for (uint32_t i = 0; i < c->node->n_inputs; i++)
-        if (op_lower_has(c, i))
-            bytes += op_lower_bytes(&c->in[i]);
-    op_lower_cost(c, 2.0 * (double)g->m * (double)g->n * (double)g->k, bytes);
+    op_lower_cost(c, 2.0 * (double)g->m * (double)g->n * (double)g->k, op_lower_all_bytes(c));
     op_lower_note(c,
                   "paired_f32_%s %lldx%lldx%lld, B scaled and packed at compile time, K in %lld "
                   "blocks; two of three sums multiply once for two terms, since additions run "

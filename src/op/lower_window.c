@@ -263,11 +263,8 @@ static tacit_status emit_product(op_lower *c, cpu_gemm_args *g, int64_t batch, s
                              op_lower_reserve(c, op_lower_bytes(&c->out[0])), true));
     else
         TRY(op_lower_out(c, offsetof(cpu_gemm_args, c), 0));
-    uint64_t bytes = op_lower_bytes(&c->out[0]);
-    for (uint32_t i = 0; i < c->node->n_inputs; i++)
-        if (op_lower_has(c, i))
-            bytes += op_lower_bytes(&c->in[i]);
-    op_lower_cost(c, 2.0 * (double)batch * (double)g->m * (double)g->n * (double)g->k, bytes);
+    op_lower_cost(c, 2.0 * (double)batch * (double)g->m * (double)g->n * (double)g->k,
+                  op_lower_all_bytes(c));
     op_lower_note(c, "gemm_f32_%s %lldx%lldx%lld batch %lld, %s, %u tiles",
                   cpu_isa_name(c->cpu.isa), (long long)g->m, (long long)g->n, (long long)g->k,
                   (long long)batch,

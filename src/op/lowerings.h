@@ -172,6 +172,8 @@ bool op_lower_number(tacit_dtype dtype, cpu_number *number);
 /* The operand's one value where it is a known f32 scalar. */
 bool op_lower_scalar(const op_operand *o, float *value);
 uint64_t op_lower_bytes(const op_operand *o);
+/* Of all inputs and the first output. */
+uint64_t op_lower_all_bytes(const op_lower *c);
 /* The activation attributes as a kernel's epilogue has them. */
 struct cpu_epilogue;
 tacit_status op_lower_epilogue(op_lower *c, struct cpu_epilogue *e);

@@ -4,6 +4,7 @@
 #define OP_PRODUCT_H
 
 #include "cpu/gemm.h"
+#include "cpu/halved.h"
 #include "cpu/paired.h"
 #include "op/lower.h"
 
@@ -47,6 +48,23 @@ typedef struct op_paired {
     bool whole;             /* tiles have all rows of their block */
 } op_paired;
 tacit_status op_paired_prepare(op_lower *c, op_paired *d);
+/* A description of which the cut and what is packed are still missing. */
+op_paired op_paired_of(const op_lower *c, const op_product *p);
+/* The second half of it, for rules that cut in a way of their own: packs input 1 in blocks of a.kc
+ * rows. */
+tacit_status op_paired_pack(op_lower *c, op_paired *d);
+/* Binds the operands of a product to the newest thunk, whose arguments have a cpu_paired_args at
+ * `at`; tile t reads and writes what lies a_run and c_run bytes behind that of tile t - 1, or (0)
+ * anything. `sums` is of op_paired_sums. */
+tacit_status op_paired_bind(op_lower *c, const op_product *p, size_t at, uint64_t a_run,
+                            uint64_t c_run, size_t sums);
+/* Scratch where sums wait for a residual that is added late, if there is one. */
+size_t op_paired_sums(op_lower *c, const op_product *p);
+/* lower_halved.c: can a product whose terms can be paired be made of seven products of halves, is
+ * that faster here, and then */
+bool op_halved_can(const op_lower *c, const op_product *p);
+bool op_halved_suits(const op_lower *c, const op_product *p);
+tacit_status op_lower_halved(op_lower *c, const op_product *p);
 /* lower_blocked_paired.c: is this a convolution for it, and then */
 struct op_conv;
 bool op_blocked_paired_suits(op_lower *c, const struct op_conv *conv);
