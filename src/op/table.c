@@ -112,6 +112,9 @@ static const op_def **find_slot(const char *domain, const char *name)
 static void enter_rows(void)
 {
     for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+        for (const op_def *row = families[f]; row->name; row++)
+            __builtin_prefetch(row->name); /* none has been read yet */
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
         for (const op_def *row = families[f]; row->name; row++) {
             const op_def **slot = find_slot(row->domain ? row->domain : "", row->name);
             *slot = *slot ? *slot : row; /* of several with one name the first counts */

@@ -272,6 +272,13 @@ static void caches_have_a_size(void **state)
     assert_true(bytes <= UINT64_C(4) << 30);
     assert_true(cpu_core_bytes() >= 64 << 10);
     assert_true(cpu_core_bytes() <= bytes || bytes == CPU_CACHE_DEFAULT);
+    FILE *f = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r");
+    unsigned long long kilobytes = 0;
+    if (f && fscanf(f, "%lluK", &kilobytes) == 1 &&
+        access("/sys/devices/system/cpu/cpu0/cache/index4", F_OK))
+        assert_int_equal(bytes, kilobytes << 10);
+    if (f)
+        fclose(f);
 }
 
 int main(void)
