@@ -310,6 +310,33 @@ static void fused_products(void **state)
         }
 }
 
+/* So many rows that they go by halves where the machine is one for it, with rows and columns that
+ * are left over, and K in one block and in two. */
+static void large_products(void **state)
+{
+    (void)state;
+    static const char *const acts[] = {"none", "gelu", "clip"};
+    rng r = rng_seed(35);
+    for (int variant = 0; variant < 6; variant++) {
+        int64_t m = 250, n = 296, k = variant == 1 ? 1088 : 256;
+        op_case c;
+        op_case_begin(&c, "tacit", "MatMul");
+        op_case_random(&c, &r, TACIT_F32, SHAPE(m, k), -1, 1);
+        op_case_random(&c, &r, TACIT_F32, variant & 1 ? SHAPE(n, k) : SHAPE(k, n), -1, 1);
+        op_case_random(&c, &r, TACIT_F32, SHAPE(n), -1, 1);
+        if (variant & 2)
+            op_case_random(&c, &r, TACIT_F32, SHAPE(m, n), -1, 1);
+        op_case_int(&c, "trans_b", variant & 1);
+        op_case_string(&c, "activation", acts[variant % 3]);
+        op_case_float(&c, "act_min", -0.5);
+        op_case_float(&c, "act_max", 0.5);
+        op_case_float(&c, "alpha", variant == 4 ? 0.125 : 1);
+        op_case_int(&c, "activation_last", variant > 3);
+        lower_check(&c, &r, 1, 2, 4e-5);
+        op_case_end(&c);
+    }
+}
+
 static void softmax_and_norms(void **state)
 {
     (void)state;
@@ -395,6 +422,7 @@ int main(void)
         cmocka_unit_test(matrix_products),
         cmocka_unit_test(gemm_with_every_addend),
         cmocka_unit_test(fused_products),
+        cmocka_unit_test(large_products),
         cmocka_unit_test(softmax_and_norms),
         cmocka_unit_test(attention),
     };

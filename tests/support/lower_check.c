@@ -215,7 +215,7 @@ static void run_mode_once(op_case *c, rng *r, uint32_t n_out, run_mode mode, dou
     tacit_status status = c->node->op->lower(&lower);
     if (status != TACIT_OK)
         fail_msg("%s on %s: lower says %d", c->type, cpu_isa_name(mode.isa), (int)status);
-    s.scratch = malloc(lower.scratch + 64);
+    s.scratch = aligned_alloc(64, (lower.scratch / 64 + 2) * 64); /* as an arena is */
     memset(s.scratch, 0x5a, lower.scratch + 64);
     for (uint32_t i = 0; i < lower.thunks.count; i++) {
         const op_thunk *t = lower.thunks.data[i];
