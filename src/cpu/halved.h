@@ -26,7 +26,7 @@
 
 enum {
     CPU_HALVED_PIECES = 7,
-    CPU_HALVED_DEPTH = 1024,               /* most columns of A in a block of K, … */
+    CPU_HALVED_DEPTH = 768,                /* most columns of A in a block of K, … */
     CPU_HALVED_WHOLE = 2 * CPU_PAIRED_RUN, /* … which are a multiple of this */
     CPU_HALVED_MOST = 16,                  /* rows of any register tile */
     /* Floats between pieces: those that are written side by side do not lie in the same sets of a
