@@ -3,48 +3,41 @@
  * residual into the epilogue. */
 #include <math.h>
 
+#include "op/strip.h"
 #include "pass/epilogue.h"
 
 /* --- batch normalisation into the weights ------------------------------------------------------
  */
 
-/* scale[c] and shift[c] such that BatchNormalization is y·scale + shift. */
-static bool affine_of(pass_edit *e, const ir_node *bn, int64_t channels, double **scale,
-                      double **shift)
+/* BatchNormalization is y·scale + shift, per channel: the scale, for the weights, and the new bias,
+ * which is what becomes of the convolution's and the shift. NULL: they are not known, or no memory.
+ */
+static double *affine_of(pass_edit *e, const ir_node *bn, const ir_tensor *bias, int64_t channels,
+                         ir_tensor *new_bias)
 {
-    const ir_tensor *p[4];
+    enum { STRIP = 64 };
+    const ir_tensor *t[4];
     for (uint32_t k = 0; k < 4; k++) {
-        p[k] = ir_value_known(bn->inputs[1 + k]);
-        if (!p[k] || ir_tensor_count(p[k]) != channels)
-            return false;
+        t[k] = ir_value_known(bn->inputs[1 + k]);
+        if (!t[k] || ir_tensor_count(t[k]) != channels)
+            return NULL;
     }
-    *scale = ARENA_ARRAY(e->c->scratch, (size_t)channels, double);
-    *shift = ARENA_ARRAY(e->c->scratch, (size_t)channels, double);
-    if (!*scale || !*shift)
-        return false;
+    double *scale = arena_alloc(e->c->scratch, (size_t)channels * sizeof *scale);
     double epsilon = ir_attr_float(bn, "epsilon", 1e-5);
-    for (int64_t c = 0; c < channels; c++) {
-        double v[4];
+    for (int64_t at = 0; scale && at < channels; at += STRIP) {
+        int64_t n = channels - at < STRIP ? channels - at : STRIP;
+        double v[4][STRIP], b[STRIP] = {0};
         for (int k = 0; k < 4; k++)
-            v[k] = ir_load_f64(p[k]->dtype, p[k]->data, c);
-        (*scale)[c] = v[0] / sqrt(v[3] + epsilon);
-        (*shift)[c] = v[1] - v[2] * (*scale)[c];
+            op_strip_load_f64(t[k]->dtype, t[k]->data, at, 1, n, v[k]);
+        if (bias)
+            op_strip_load_f64(bias->dtype, bias->data, at, 1, n, b);
+        for (int64_t c = 0; c < n; c++) {
+            double s = scale[at + c] = v[0][c] / sqrt(v[3][c] + epsilon);
+            b[c] = b[c] * s + (v[1][c] - v[2][c] * s);
+        }
+        op_strip_store_f64(new_bias->dtype, new_bias->data, at, n, b);
     }
-    return true;
-}
-
-static ir_value *folded_bias(pass_edit *e, const ir_value *w, const ir_tensor *bias,
-                             int64_t channels, const double *scale, const double *shift)
-{
-    ir_shape shape = ir_shape_of(1, &channels);
-    ir_tensor *t = ir_tensor_new(e->g->memory, w->type.dtype, &shape);
-    if (!t)
-        return NULL;
-    for (int64_t c = 0; c < channels; c++) {
-        double b = bias ? ir_load_f64(bias->dtype, bias->data, c) : 0;
-        ir_store_f64(t->dtype, t->data, c, b * scale[c] + shift[c]);
-    }
-    return ir_constant_new(e->g, "bias", t);
+    return scale;
 }
 
 static bool may_fold(pass_edit *e, ir_node *conv, ir_node *bn)
@@ -70,8 +63,11 @@ static tacit_status fold_norm(pass_edit *e, ir_node *conv)
         return TACIT_OK;
     ir_value *w = conv->inputs[1];
     int64_t channels = w->type.shape.dims[0];
-    double *scale, *shift;
-    if (!affine_of(e, bn, channels, &scale, &shift))
+    const ir_tensor *bias = conv->n_inputs > 2 ? ir_value_known(conv->inputs[2]) : NULL;
+    ir_shape one = ir_shape_of(1, &channels);
+    ir_tensor *new_bias = ir_tensor_new(e->g->memory, w->type.dtype, &one);
+    double *scale = new_bias ? affine_of(e, bn, bias, channels, new_bias) : NULL;
+    if (!scale)
         return TACIT_OK;
     TRY(ir_tensor_make(w->constant, e->c->err)); /* a second factor, of what is late already */
     ir_recipe recipe = {
@@ -79,10 +75,9 @@ static tacit_status fold_norm(pass_edit *e, ir_node *conv)
     ir_tensor *scaled;
     TRY(pass_derive(e, &w->type.shape, &recipe, &scaled));
     pass_fusion f = {.op = PASS_CONV, .root = conv, .n_inputs = 3, .n_outputs = 1};
-    const ir_tensor *bias = conv->n_inputs > 2 ? ir_value_known(conv->inputs[2]) : NULL;
     f.inputs[0] = conv->inputs[0];
     f.inputs[1] = ir_constant_new(e->g, w->name, scaled);
-    f.inputs[2] = folded_bias(e, w, bias, channels, scale, shift);
+    f.inputs[2] = ir_constant_new(e->g, "bias", new_bias);
     if (!f.inputs[1] || !f.inputs[2])
         return error_memory(e->c->err, "folded weights");
     f.outputs[0] = bn->outputs[0];
