@@ -81,6 +81,21 @@ typedef struct cpu_paired_args {
 
 CPU_DECLARE(cpu_paired_f32);
 
+/* A product that is run whole, right behind what makes its left side or before what reads its
+ * result: then its rows are normalised, or activated, while they are scaled, and need not be stored
+ * between. The bits are the same. */
+struct cpu_norm_args;
+typedef struct cpu_paired_handed_args {
+    const cpu_paired_args *product;
+    const struct cpu_norm_args *norm; /* makes its rows; NULL: does not */
+    const cpu_paired_args *before;    /* made its rows but left its activation to it, or NULL */
+    bool leaves;                      /* leaves its own activation to the next */
+} cpu_paired_handed_args;
+
+#if defined(__x86_64__)
+void cpu_paired_handed_f32_avx512(const void *args, uint32_t begin, uint32_t end);
+#endif
+
 static inline int64_t cpu_paired_vector(cpu_isa isa)
 {
     return isa == CPU_AVX512 ? 16 : isa == CPU_AVX2 ? 8 : 4;
@@ -98,6 +113,13 @@ static inline int64_t cpu_paired_height(cpu_isa isa)
 static inline int64_t cpu_paired_tiles(int64_t m, int64_t height)
 {
     return (m + height - 1) / height;
+}
+/* Sixteen rows are one register tile of one vector where they stay in L1 and B, of which it reads
+ * every other vector, in L2: so deep, so many elements. AVX-512 alone has it. */
+enum { CPU_PAIRED_TALL = 16, CPU_PAIRED_TALL_DEPTH = 256, CPU_PAIRED_TALL_PACKED = 1 << 16 };
+static inline bool cpu_paired_is_tall(int64_t rows, int64_t n, int64_t k)
+{
+    return rows == CPU_PAIRED_TALL && k <= CPU_PAIRED_TALL_DEPTH && k * n <= CPU_PAIRED_TALL_PACKED;
 }
 static inline int64_t cpu_paired_whole(int64_t k)
 {

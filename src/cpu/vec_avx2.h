@@ -202,6 +202,16 @@ static inline void vf_split_pairs(vf a, vf b, vf *first, vf *second)
     *first = _mm256_shuffle_ps(a, b, 0x88);
     *second = _mm256_shuffle_ps(a, b, 0xdd);
 }
+/* The first half of a, then that of b. */
+static inline vf vf_halves(vf a, vf b)
+{
+    return _mm256_permute2f128_ps(a, b, 0x20);
+}
+/* The first element everywhere. */
+static inline vf vf_first(vf a)
+{
+    return _mm256_broadcastss_ps(_mm256_castps256_ps128(a));
+}
 /* The elements of each pair change places. */
 static inline vf vf_swap(vf a)
 {

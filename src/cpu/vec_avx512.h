@@ -212,6 +212,16 @@ static inline void vf_split_pairs(vf a, vf b, vf *first, vf *second)
     *first = _mm512_shuffle_ps(a, b, 0x88);
     *second = _mm512_shuffle_ps(a, b, 0xdd);
 }
+/* The first half of a, then that of b. */
+static inline vf vf_halves(vf a, vf b)
+{
+    return _mm512_shuffle_f32x4(a, b, 0x44);
+}
+/* The first element everywhere. */
+static inline vf vf_first(vf a)
+{
+    return _mm512_broadcastss_ps(_mm512_castps512_ps128(a));
+}
 /* The elements of each pair change places. */
 static inline vf vf_swap(vf a)
 {

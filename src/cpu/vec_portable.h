@@ -202,6 +202,16 @@ static inline void vf_split_pairs(vf a, vf b, vf *first, vf *second)
 {
     vf_deinterleave(a, b, first, second);
 }
+/* The first half of a, then that of b. */
+static inline vf vf_halves(vf a, vf b)
+{
+    return (vf){a[0], a[1], b[0], b[1]};
+}
+/* The first element everywhere. */
+static inline vf vf_first(vf a)
+{
+    return vf_set1(a[0]);
+}
 /* The elements of each pair change places. */
 static inline vf vf_swap(vf a)
 {

@@ -10,7 +10,7 @@
 #ifndef PROG_PROGRAM_H
 #define PROG_PROGRAM_H
 
-#include "op/lower.h"
+#include "op/handover.h"
 #include "plan/plan.h"
 #include "prog/interp.h"
 #include "prog/packed.h"
@@ -91,6 +91,7 @@ typedef struct prog_program {
     uint32_t n_thunks;
     uint32_t *first_thunk; /* by step, n_steps + 1 entries */
     uint32_t *position;    /* in nodes, by a node's id */
+    op_handover *handed;   /* by thunk: to the next one, where they run whole; NULL: nothing */
     unsigned char *args;
     size_t args_size;
     VEC(prog_patch) fixed;     /* arena and state */
@@ -118,6 +119,7 @@ tacit_status prog_split(prog_program *p, tacit_error *err);
 tacit_status prog_order_updates(prog_program *p, tacit_error *err); /* of prog_split */
 tacit_status prog_lower(prog_program *p, tacit_error *err);
 tacit_status prog_resolve(prog_program *p, tacit_error *err);
+tacit_status prog_find_handovers(prog_program *p, tacit_error *err); /* of prog_resolve */
 
 /* Thunks every op can have. */
 tacit_status prog_lower_eval(op_lower *c);
@@ -140,6 +142,7 @@ typedef struct prog_call {
     cpu_kernel fn;
     const void *args;
     uint32_t tiles;
+    uint32_t thunk; /* it runs, the last one if there are several */
 } prog_call;
 
 typedef struct prog_profile {
@@ -153,7 +156,9 @@ typedef struct prog_session {
     const prog_program *program;
     prog_state state;
     unsigned char *arena, *args;
-    prog_call *calls;
+    prog_call *calls; /* by thunk */
+    prog_call *whole; /* thunks one behind the other, with what they hand over */
+    uint32_t n_whole;
     void **inputs, **outputs; /* pointers now patched in; NULL: not yet */
     ir_tensor *given_inputs;  /* what the caller passed, by input */
     bool *input_set;
@@ -170,6 +175,8 @@ typedef struct prog_session {
     struct prog_task_run *task_run;
 } prog_session;
 
+/* Of prog_session_create: makes `whole`. */
+tacit_status prog_hand_over(prog_session *s, tacit_error *err);
 tacit_status prog_session_create(const prog_program *program, prog_session **out, tacit_error *err);
 void prog_session_free(prog_session *s);
 /* Is `t` what input `i` takes? The error names input, wanted and given type. */

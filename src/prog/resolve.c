@@ -179,5 +179,5 @@ tacit_status prog_resolve(prog_program *p, tacit_error *err)
         status = group(&r, r.outputs.data, r.outputs.count, p->graph->outputs.count,
                        &p->output_patches, &p->output_first);
     arena_free(&r.scratch);
-    return status;
+    return status == TACIT_OK ? prog_find_handovers(p, err) : status;
 }

@@ -34,11 +34,11 @@ static tacit_status report_fault(prog_session *s, uint32_t thunk, tacit_error *e
 
 static tacit_status run_plain(prog_session *s, tacit_error *err)
 {
-    const prog_call *calls = s->calls;
-    for (uint32_t i = 0, n = s->program->n_thunks; i < n; i++) {
+    const prog_call *calls = s->whole;
+    for (uint32_t i = 0, n = s->n_whole; i < n; i++) {
         calls[i].fn(calls[i].args, 0, calls[i].tiles);
         if (__builtin_expect(s->state.fault.code != CPU_FAULT_NONE, 0))
-            return report_fault(s, i, err);
+            return report_fault(s, calls[i].thunk, err);
     }
     return TACIT_OK;
 }

@@ -29,13 +29,14 @@ static tacit_status make_tables(prog_session *s, tacit_error *err)
         return error_memory(err, "a session");
     memcpy(s->args, p->args, p->args_size);
     for (uint32_t i = 0; i < p->n_thunks; i++)
-        s->calls[i] = (prog_call){p->thunks[i].fn, s->args + p->thunks[i].args, p->thunks[i].tiles};
+        s->calls[i] =
+            (prog_call){p->thunks[i].fn, s->args + p->thunks[i].args, p->thunks[i].tiles, i};
     for (uint32_t i = 0; i < n_out; i++) {
         const ir_type *type = &p->graph->outputs.data[i]->type;
         if (!p->output_in_tail[i])
             s->results[i] = ir_tensor_view(type->dtype, &type->shape, NULL);
     }
-    return TACIT_OK;
+    return prog_hand_over(s, err);
 }
 
 static tacit_status place_arena(prog_session *s, tacit_error *err)

@@ -495,8 +495,8 @@ static tacit_status copy_graph(prog_session *s, struct prog_task_run *run, tacit
 static void run_whole(void *context)
 {
     const prog_session *s = context;
-    for (uint32_t i = 0; i < s->program->n_thunks && s->state.fault.code == CPU_FAULT_NONE; i++)
-        s->calls[i].fn(s->calls[i].args, 0, s->calls[i].tiles);
+    for (uint32_t i = 0; i < s->n_whole && s->state.fault.code == CPU_FAULT_NONE; i++)
+        s->whole[i].fn(s->whole[i].args, 0, s->whole[i].tiles);
 }
 
 tacit_status prog_tasks_open(prog_session *s, tacit_error *err)
