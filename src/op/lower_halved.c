@@ -43,18 +43,25 @@ static void cut(cpu_isa isa, const cpu_gemm_args *g, op_paired *d, cpu_halved_ar
 {
     enum { TILES = 12, GROUPS = 8 };
     cpu_paired_args *a = &d->a;
-    int64_t pair = 2 * cpu_paired_width(isa), vector = cpu_paired_vector(isa);
-    int64_t groups = g->m / cpu_halved_group(isa);
+    int64_t pair = 2 * cpu_paired_width(isa), groups = g->m / cpu_halved_group(isa);
     a->m = g->m, a->n = g->n, a->k = g->k;
     a->kc = depth(g->k);
-    d->blocks = (g->k + a->kc - 1) / a->kc;
-    d->padded = (g->n + vector - 1) / vector * vector;
     a->block_cols = pair;
     a->col_blocks = (uint32_t)((g->n + pair - 1) / pair);
     a->row_blocks = a->col_blocks < TILES && groups >= GROUPS ? 2 : 1;
     a->block_rows =
         CPU_PAIRED_LEFT / a->kc < CPU_PAIRED_ROWS ? CPU_PAIRED_LEFT / a->kc : CPU_PAIRED_ROWS;
     h->block_groups = groups / a->row_blocks;
+}
+
+/* Columns of A in the block of K that begins at k0, and bytes that are its share of `bytes`. */
+static int64_t columns_now(const cpu_halved_args *h)
+{
+    return h->p.k - h->k0 < h->p.kc ? h->p.k - h->k0 : h->p.kc;
+}
+static uint64_t share_now(const cpu_halved_args *h, uint64_t bytes)
+{
+    return (uint64_t)((double)bytes * (double)columns_now(h) / (double)h->p.k);
 }
 
 /* What the two kernels of one block of K share. */
@@ -74,7 +81,8 @@ static tacit_status emit_left(op_lower *c, const cpu_halved_args *h, const scrat
     TRY(op_lower_in(c, offsetof(cpu_halved_args, p.a), 0));
     TRY(op_lower_scratch(c, offsetof(cpu_halved_args, left), s->left, true));
     TRY(op_lower_scratch(c, offsetof(cpu_halved_args, rows), s->rows, true));
-    op_lower_cost(c, 9.0 * (double)(h->p.m * h->p.kc), op_lower_bytes(&c->in[0]));
+    op_lower_cost(c, 9.0 * (double)(h->p.m * columns_now(h)),
+                  share_now(h, op_lower_bytes(&c->in[0])));
     return TACIT_OK;
 }
 
@@ -91,8 +99,8 @@ static tacit_status emit_product(op_lower *c, const op_product *p, const cpu_hal
     TRY(op_paired_bind(c, p, offsetof(cpu_halved_args, p), 0, 0, s->sums));
     TRY(op_lower_scratch(c, offsetof(cpu_halved_args, left), s->left, false));
     TRY(op_lower_scratch(c, offsetof(cpu_halved_args, rows), s->rows, false));
-    int64_t k = p->g.k - h->k0 < h->p.kc ? p->g.k - h->k0 : h->p.kc;
-    op_lower_cost(c, 2.0 * (double)p->g.m * (double)p->g.n * (double)k, op_lower_all_bytes(c));
+    op_lower_cost(c, 2.0 * (double)p->g.m * (double)p->g.n * (double)columns_now(h),
+                  share_now(h, op_lower_all_bytes(c)));
     return TACIT_OK;
 }
 

@@ -49,7 +49,7 @@ static void cut(const op_lower *c, op_paired *d)
     cpu_isa isa = c->cpu.isa;
     cpu_paired_args *a = &d->a;
     int64_t height = cpu_paired_height(isa), width = cpu_paired_width(isa);
-    int64_t vector = cpu_paired_vector(isa), panels = (a->n + width - 1) / width;
+    int64_t panels = (a->n + width - 1) / width;
     int64_t deep = a->k < DEPTH ? a->k : DEPTH, most = CPU_PAIRED_LEFT / cpu_paired_whole(deep);
     most = most < CPU_PAIRED_ROWS ? most : CPU_PAIRED_ROWS;
     int64_t blocks = (a->m + most - 1) / most;
@@ -63,10 +63,8 @@ static void cut(const op_lower *c, op_paired *d)
     blocks = (a->m + a->block_rows - 1) / a->block_rows;
     a->row_blocks = (uint32_t)blocks;
     int64_t depth = CPU_PAIRED_LEFT / a->block_rows / CPU_PAIRED_RUN * CPU_PAIRED_RUN;
-    d->blocks = (a->k + depth - 1) / depth;
-    a->kc = cpu_paired_whole((a->k + d->blocks - 1) / d->blocks);
-    d->blocks = (a->k + a->kc - 1) / a->kc;
-    d->padded = (a->n + vector - 1) / vector * vector;
+    int64_t parts = (a->k + depth - 1) / depth; /* of K */
+    a->kc = cpu_paired_whole((a->k + parts - 1) / parts);
     double panel_ns = (double)(a->k * width * a->block_rows) / 75.0;
     int64_t least = (int64_t)(TILE_NS / panel_ns) + 1, columns = panels / least;
     int64_t wanted = blocks >= TILES ? 1 : TILES / blocks;
@@ -170,6 +168,9 @@ tacit_status op_paired_pack(op_lower *c, op_paired *d)
     const cpu_gemm_args *g = &d->product->g;
     cpu_isa isa = c->cpu.isa;
     int64_t width = cpu_paired_width(isa), panels = (g->n + width - 1) / width;
+    int64_t vector = cpu_paired_vector(isa);
+    d->padded = (g->n + vector - 1) / vector * vector;
+    d->blocks = (g->k + d->a.kc - 1) / d->a.kc;
     float *packed =
         op_lower_pack_later(c, (size_t)(d->padded * cpu_paired_whole(g->k)) * sizeof *packed);
     float *products =

@@ -165,11 +165,17 @@ static uint32_t check(const network *n, uint64_t seed)
     return handed;
 }
 
+/* Are there kernels that hand over on this machine? */
+static bool is_able(void)
+{
+    cpu_features cpu = cpu_detect();
+    return cpu.isa == CPU_AVX512 && cpu.adds_beside_fma;
+}
+
 static void the_same_bits(void **state)
 {
     (void)state;
-    cpu_features cpu = cpu_detect();
-    bool able = cpu.isa == CPU_AVX512 && cpu.adds_beside_fma;
+    bool able = is_able();
     const int64_t widths[] = {64, 96, 128, 100}, hidden[] = {256, 192, 128, 100, 320};
     for (opening o = AS_IT_IS; o <= NORM_OF_SUM; o++)
         for (uint64_t i = 0; i < 4; i++)
@@ -186,7 +192,7 @@ static void other_readers(void **state)
 {
     (void)state;
     network n = {NORM, 64, 256, 64, true};
-    assert_in_range(check(&n, 1), 0, 1); /* the norm alone */
+    assert_int_equal(check(&n, 1), is_able()); /* the norm alone */
 }
 
 int main(void)
