@@ -164,6 +164,8 @@ foreach(source ${bench_sources})
   add_executable(${name} ${source} ${parts})
   target_link_libraries(${name} PRIVATE tacit_static tacit_bench_optional)
 endforeach()
+add_executable(calm ${CMAKE_SOURCE_DIR}/bench/calm.c) # asked by bench/models
+target_link_libraries(calm PRIVATE tacit_static)
 include(TacitBenchPeers)
 if(TACIT_FUZZ)
   include(TacitFuzz)

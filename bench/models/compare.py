@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole models: ours and the peers in one run. Every side is a process that keeps its model open and
 runs it when asked; sides take turns in rounds, a pause between them, so that no side pays for the
-threads of another. A turn during which other processes (or the host) took the cores is thrown away
-and repeated. Reported: the median over all runs of the turns that were kept.
+threads of another. A turn during which other processes (or the host) took the cores is thrown away.
+Whether somebody else had the other half of a core is asked before and behind each turn (bench/calm.c):
+turns count that were not slowed down, or where there are too few after a while, those that were least.
+Reported: the median over all runs of the turns that count.
 
 Usage: compare.py BUILD [PREFIX]   entries whose name begins with PREFIX
 Environment: TACIT_PYTHON (has onnxruntime), TACIT_TORCH_PYTHON (has torch), TACIT_BENCH_ROUNDS,
@@ -36,9 +38,15 @@ LAST = ["model/gpt2-128", "model/gpt2-512"]
 TORCH = ("mlp", "block", "attention", "attention-causal", "gpt2", "bert", "minilm", "resnet50",
          "mobilenetv2")
 PAUSE = 0.05  # seconds between sides: spinning threads have gone to sleep by then
-TURN = 0.15  # seconds of runs a side gets at a time
-ROUNDS = int(os.environ.get("TACIT_BENCH_ROUNDS", "7"))
-OTHERS = 0.08  # a turn is disturbed when others used more than this share of the cores
+WARM = 0.15  # seconds of runs that do not count
+TURN = 0.02  # seconds of runs a side gets at a time: those who disturb come and go
+WAIT = 20  # times that a turn waits for them to go, 2 ms each
+LEAST = int(os.environ.get("TACIT_BENCH_ROUNDS", "7"))  # turns of a side that count, …
+WANTED = 6 * LEAST  # … and as many as are wanted,
+LIMIT = 12  # if they can be had in so many seconds
+OPENINGS = 5, 15  # of a side: at least, and at most, if they can be had in as many seconds
+OTHERS = 0.08  # a turn is disturbed when others used more than this share of the cores, …
+SLOWER = 1.06  # … or half of a core, so that a loop took so many times as long as it can
 
 
 def busy_ns():
@@ -49,11 +57,60 @@ def busy_ns():
     return (sum(v) - v[3] - v[4]) * tick
 
 
+def processors(count):
+    """So many of those allowed, each of a core of its own if there are enough."""
+    chosen, taken = [], set()
+    allowed = sorted(os.sched_getaffinity(0), reverse=True)  # interrupts come to the first
+    for cpu in allowed:
+        try:
+            with open(f"/sys/devices/system/cpu/cpu{cpu}/topology/core_cpus") as f:
+                core = f.read()
+        except OSError:
+            core = cpu
+        if core not in taken:
+            chosen.append(cpu)
+        taken.add(core)
+    return (chosen if len(chosen) >= count else allowed)[:count]
+
+
+class Calm:
+    """How much longer than at best a loop takes on some processors (bench/calm.c)."""
+    best = {}
+
+    def __init__(self, build, cpus):
+        self.cpus = tuple(cpus)
+        self.process = subprocess.Popen([f"{build}/calm", *map(str, cpus)], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(300):
+            self.slower()
+
+    def wait(self):
+        """Until it is calm, but not for long."""
+        for _ in range(WAIT):
+            slower = self.slower()
+            if slower <= SLOWER:
+                break
+            time.sleep(0.002)
+        return slower
+
+    def slower(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        took = int(self.process.stdout.readline())
+        self.best[self.cpus] = min(took, self.best.get(self.cpus, took))
+        return took / self.best[self.cpus]
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
 class Side:
-    def __init__(self, command, label):
-        self.label, self.kept, self.dropped = label, [], 0
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.DEVNULL, text=True)
+    def __init__(self, command, label, cpus=None):
+        self.label, self.turns, self.dropped = label, [], 0
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            text=True, preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None)
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError(f"{label}: {' '.join(command)} ended at once")
@@ -67,43 +124,60 @@ class Side:
 
     def warm(self):
         start = time.monotonic()
-        while time.monotonic() - start < TURN:
+        while time.monotonic() - start < WARM:
             took = min(self.ask(1)["ns"])
         self.count = max(2, min(2000, int(TURN * 1e9 / took)))
 
-    def turn(self):
-        """One turn; true when it was kept."""
-        time.sleep(PAUSE)
+    def turn(self, calm, pause):
+        time.sleep(pause)
+        slower = calm.wait()
         before, start = busy_ns(), time.monotonic_ns()
         answer = self.ask(self.count + 1)
         wall = time.monotonic_ns() - start
         others = busy_ns() - before - answer["cpu_ns"]
         cores = os.cpu_count() or 1
+        slower = max(slower, calm.slower())
         if others > OTHERS * wall * cores + 2e7:
             self.dropped += 1
-            return False
-        self.kept += answer["ns"][1:]  # the first run of a turn wakes threads and caches
-        return True
+        else:  # the first run of a turn wakes threads and caches
+            self.turns.append((slower, answer["ns"][1:]))
+
+    def calm_turns(self):
+        return sum(slower <= SLOWER for slower, _ in self.turns)
+
+    def counted(self):
+        """The runs that count."""
+        turns = sorted(self.turns, key=lambda turn: turn[0])[:max(LEAST, self.calm_turns())]
+        return [ns for _, runs in turns for ns in runs]
 
     def close(self):
         self.process.stdin.close()
         self.process.wait()
 
     def median(self):
-        return statistics.median(self.kept) / 1e6
+        return statistics.median(self.counted()) / 1e6
 
 
-def interleave(sides):
+def interleave(sides, calm):
+    pause = PAUSE if len(calm.cpus) > 1 else PAUSE / 10
     for side in sides:
         side.warm()
-    for _ in range(ROUNDS):
+    start, rounds = time.monotonic(), 0
+    while rounds < 3 * LEAST and any(len(side.turns) < LEAST for side in sides) or (
+            time.monotonic() - start < LIMIT
+            and any(side.calm_turns() < WANTED for side in sides)):
         for side in sides:
-            for _ in range(3):  # a turn may be repeated twice
-                if side.turn():
-                    break
+            side.turn(calm, pause)
+        rounds += 1
     for side in sides:
-        if not side.kept:
+        if not side.turns:
             raise RuntimeError(f"{side.label}: every turn was disturbed; is the machine busy?")
+
+
+def measured(sides):
+    """How well, for the report."""
+    return {"runs": len(sides[0].counted()), "dropped_turns": sum(s.dropped for s in sides),
+            "calm_turns": min(s.calm_turns() for s in sides)}
 
 
 def python_with(module, *candidates):
@@ -166,18 +240,19 @@ class Bench:
                               *sizes], "torch"))
         return commands
 
-    def sides(self, *arguments):
-        return [Side(command, label) for command, label in self.commands(*arguments)]
+    def sides(self, *arguments, cpus=None):
+        return [Side(command, label, cpus) for command, label in self.commands(*arguments)]
 
     def compare(self, name, arguments, threads, asked=""):
         path = self.model(name, arguments)
         name += "-last" if asked else ""
-        sides = []
+        cpus = processors(threads)
+        sides, calm = [], Calm(self.build, cpus)
         try:
-            sides = self.sides(path, "none" if asked else arguments, threads, asked.split())
-            interleave(sides)
-            ours = sides[0]
-            more = {"runs": len(ours.kept), "dropped_turns": sum(s.dropped for s in sides)}
+            sides = self.sides(path, "none" if asked else arguments, threads, asked.split(),
+                               cpus=cpus)
+            interleave(sides, calm)
+            ours, more = sides[0], measured(sides)
             if len(sides) == 1:
                 self.record(f"{name}/t{threads}", ours.median(), None, "none", "ms", **more)
             for peer in sides[1:]:
@@ -185,11 +260,11 @@ class Bench:
                 self.record(f"{name}{suffix}/t{threads}", ours.median(), peer.median(),
                             peer.opened["version"], "ms", **more)
         finally:
-            for side in sides:
+            for side in [*sides, calm]:
                 side.close()
 
     def opening(self, name, arguments, threads, asked=""):
-        """Load, compile, first run; in fresh processes, one at a time, the best of five each. Ours also
+        """Load, compile, first run; in fresh processes, one at a time, the best of some each. Ours also
         with the packed weights of an earlier process."""
         if not self.ort:
             return
@@ -199,7 +274,10 @@ class Bench:
         best, version = {}, ""
         try:
             Side(cached, "cached").close()  # makes the file
-            for _ in range(5):
+            start = time.monotonic()
+            for i in range(OPENINGS[1]):
+                if i >= OPENINGS[0] and time.monotonic() - start > LIMIT:
+                    break
                 for command, label in [*self.commands(path, "none", threads, asked.split()),
                                        (cached, "cached")]:
                     time.sleep(PAUSE)

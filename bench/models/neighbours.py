@@ -30,7 +30,7 @@ PEER_EVERY = 3  # rounds: a hint is enough there
 def turn(side):
     time.sleep(PAUSE)
     times = side.ask(side.count + 1)["ns"][1:]
-    side.kept.append(statistics.mean(times))
+    side.turns.append(statistics.mean(times))
 
 
 def measure(sides):
@@ -43,12 +43,12 @@ def measure(sides):
         for side in sides if i % 2 else sides[::-1]:
             if side.label == "tacit" or i % PEER_EVERY == 0:
                 turn(side)
-    return [statistics.mean(side.kept) / 1e6 for side in sides]
+    return [statistics.mean(side.turns) / 1e6 for side in sides]
 
 
 def error(one, two):
     """Standard error of the ratio, from turns of the same round."""
-    logs = [math.log(a / b) for a, b in zip(one.kept, two.kept)]
+    logs = [math.log(a / b) for a, b in zip(one.turns, two.turns)]
     return statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else 0
 
 
@@ -78,7 +78,7 @@ def neighbour(bench, name, arguments, past, count):
     theirs = f"; {sides[1].opened['version']}: {times[1] / times[half + 1]:.2f}" if half > 1 else ""
     chance = f"1 thread, ± {error(sides[0], sides[half]):.2f}"
     bench.record(f"neighbour/{name}/n{count}", times[half], times[0], chance + theirs, "ms",
-                 runs=len(sides[half].kept))
+                 runs=len(sides[half].turns))
 
 
 def main():

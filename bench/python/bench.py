@@ -109,16 +109,17 @@ def drop_in(models, name, arguments, threads):
     """The same script in two processes, one per runtime, which take turns (bench/models)."""
     path = models.int8(name) if arguments is None else models.model(name, arguments)
     runner = os.path.join(HERE, "dropin_runner.py")
-    sides = []
+    cpus = compare.processors(threads)
+    sides, calm = [], compare.Calm(build, cpus)
     try:
         for module in ("tacit.onnxruntime", "onnxruntime"):
             command = [sys.executable, runner, module, path, str(threads)]
-            sides.append(compare.Side(command, module))
-        compare.interleave(sides)
-        more = {"runs": len(sides[0].kept), "dropped_turns": sum(s.dropped for s in sides)}
-        return sides[0].median(), sides[1].median(), sides[1].opened["version"], more
+            sides.append(compare.Side(command, module, cpus))
+        compare.interleave(sides, calm)
+        return (sides[0].median(), sides[1].median(), sides[1].opened["version"],
+                compare.measured(sides))
     finally:
-        for side in sides:
+        for side in [*sides, calm]:
             side.close()
 
 
