@@ -28,7 +28,7 @@ enum {
     CPU_HALVED_PIECES = 7,
     CPU_HALVED_DEPTH = 768,                /* most columns of A in a block of K, … */
     CPU_HALVED_WHOLE = 2 * CPU_PAIRED_RUN, /* … which are a multiple of this */
-    CPU_HALVED_MOST = 16,                  /* rows of any register tile */
+    CPU_HALVED_MOST = CPU_PAIRED_TALL,     /* rows of any register tile */
     /* Floats between pieces: those that are written side by side do not lie in the same sets of a
      * cache. */
     CPU_HALVED_APART = 80,
@@ -53,6 +53,12 @@ typedef struct cpu_halved_args {
     cpu_halved_rows *rows; /* [group] */
     int64_t block_groups;
 } cpu_halved_args;
+
+/* Columns of A in the block of K that a call does. */
+static inline int64_t cpu_halved_columns(const cpu_halved_args *h)
+{
+    return h->p.k - h->k0 < h->p.kc ? h->p.k - h->k0 : h->p.kc;
+}
 
 CPU_DECLARE(cpu_halved_left_f32); /* tile t: group t */
 CPU_DECLARE(cpu_halved_f32);

@@ -14,8 +14,11 @@ typedef enum op_handover {
 
 /* `second` reads what `first` writes as its input 0, in the same shape. */
 op_handover op_handover_find(const op_thunk *first, const op_thunk *second);
-/* Then runs the second, and the first where it hands over an activation: its arguments are
- * cpu_paired_handed_args (cpu/paired.h). */
+/* Then runs the second, and the first where it hands over an activation. */
 cpu_kernel op_handover_kernel(void);
+/* Its arguments: `own`, of a thunk to which one with arguments `before` hands over `what`; it
+ * `leaves` its own activation to the next or not. NULL: no memory. */
+const void *op_handover_args(arena *memory, const void *own, op_handover what, const void *before,
+                             bool leaves);
 
 #endif

@@ -54,14 +54,10 @@ static void cut(cpu_isa isa, const cpu_gemm_args *g, op_paired *d, cpu_halved_ar
     h->block_groups = groups / a->row_blocks;
 }
 
-/* Columns of A in the block of K that begins at k0, and bytes that are its share of `bytes`. */
-static int64_t columns_now(const cpu_halved_args *h)
-{
-    return h->p.k - h->k0 < h->p.kc ? h->p.k - h->k0 : h->p.kc;
-}
+/* The share that the present block of K has of `bytes`. */
 static uint64_t share_now(const cpu_halved_args *h, uint64_t bytes)
 {
-    return (uint64_t)((double)bytes * (double)columns_now(h) / (double)h->p.k);
+    return (uint64_t)((double)bytes * (double)cpu_halved_columns(h) / (double)h->p.k);
 }
 
 /* What the two kernels of one block of K share. */
@@ -81,7 +77,7 @@ static tacit_status emit_left(op_lower *c, const cpu_halved_args *h, const scrat
     TRY(op_lower_in(c, offsetof(cpu_halved_args, p.a), 0));
     TRY(op_lower_scratch(c, offsetof(cpu_halved_args, left), s->left, true));
     TRY(op_lower_scratch(c, offsetof(cpu_halved_args, rows), s->rows, true));
-    op_lower_cost(c, 9.0 * (double)(h->p.m * columns_now(h)),
+    op_lower_cost(c, 9.0 * (double)(h->p.m * cpu_halved_columns(h)),
                   share_now(h, op_lower_bytes(&c->in[0])));
     return TACIT_OK;
 }
@@ -99,7 +95,7 @@ static tacit_status emit_product(op_lower *c, const op_product *p, const cpu_hal
     TRY(op_paired_bind(c, p, offsetof(cpu_halved_args, p), 0, 0, s->sums));
     TRY(op_lower_scratch(c, offsetof(cpu_halved_args, left), s->left, false));
     TRY(op_lower_scratch(c, offsetof(cpu_halved_args, rows), s->rows, false));
-    op_lower_cost(c, 2.0 * (double)p->g.m * (double)p->g.n * (double)columns_now(h),
+    op_lower_cost(c, 2.0 * (double)p->g.m * (double)p->g.n * (double)cpu_halved_columns(h),
                   share_now(h, op_lower_all_bytes(c)));
     return TACIT_OK;
 }

@@ -7,6 +7,16 @@
 #include "cpu/paired.h"
 #include "cpu/rows.h"
 
+const void *op_handover_args(arena *memory, const void *own, op_handover what, const void *before,
+                             bool leaves)
+{
+    cpu_paired_handed_args a = {.product = own,
+                                .norm = what == OP_HANDS_ROWS ? before : NULL,
+                                .before = what == OP_HANDS_ACTIVATION ? before : NULL,
+                                .leaves = leaves};
+    return arena_copy(memory, &a, sizeof a);
+}
+
 #if defined(__x86_64__)
 /* Rows that are scaled whole, in one tall register tile. */
 static bool scales_whole_rows(const cpu_paired_args *p)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Thunks that run whole, one behind the other on one thread, and what one of them hands over to the
  * next (op/handover.h). Watched and timed runs, and tasks, run every thunk as it is. */
-#include "cpu/paired.h"
 #include "prog/program.h"
 
 /* Thunk i and the next are all there is of their nodes' work on a value between them. */
@@ -44,22 +43,19 @@ static op_handover handed(const prog_program *p, uint32_t thunk)
     return p->handed ? p->handed[thunk] : OP_HANDS_NOTHING;
 }
 
-/* The call of a thunk to which the one before hands something over, or that does so itself. */
-static prog_call call_handed(const prog_session *s, uint32_t i, cpu_paired_handed_args *a)
+/* The call of a thunk to which the one before hands something over, or that does so itself, to
+ * *call. */
+static tacit_status call_handed(prog_session *s, uint32_t i, prog_call *call, tacit_error *err)
 {
     op_handover before = i ? handed(s->program, i - 1) : OP_HANDS_NOTHING;
-    prog_call call = s->calls[i];
-    *a = (cpu_paired_handed_args){.product = call.args,
-                                  .leaves = handed(s->program, i) == OP_HANDS_ACTIVATION};
-    if (before == OP_HANDS_ROWS)
-        a->norm = s->calls[i - 1].args;
-    if (before == OP_HANDS_ACTIVATION)
-        a->before = s->calls[i - 1].args;
-    if (!a->norm && !a->before && !a->leaves)
-        return call;
-    call.fn = op_handover_kernel();
-    call.args = a;
-    return call;
+    bool leaves = handed(s->program, i) == OP_HANDS_ACTIVATION;
+    *call = s->calls[i];
+    if (before == OP_HANDS_NOTHING && !leaves)
+        return TACIT_OK;
+    call->fn = op_handover_kernel();
+    call->args = op_handover_args(&s->memory, call->args, before,
+                                  before == OP_HANDS_NOTHING ? NULL : s->calls[i - 1].args, leaves);
+    return call->args ? TACIT_OK : error_memory(err, "a session");
 }
 
 tacit_status prog_hand_over(prog_session *s, tacit_error *err)
@@ -70,12 +66,11 @@ tacit_status prog_hand_over(prog_session *s, tacit_error *err)
     if (!p->handed)
         return TACIT_OK;
     s->whole = ARENA_ARRAY(&s->memory, p->n_thunks, prog_call);
-    cpu_paired_handed_args *args = ARENA_ARRAY(&s->memory, p->n_thunks, cpu_paired_handed_args);
-    if (!s->whole || !args)
+    if (!s->whole)
         return error_memory(err, "a session");
     s->n_whole = 0;
     for (uint32_t i = 0; i < p->n_thunks; i++)
         if (handed(p, i) != OP_HANDS_ROWS)
-            s->whole[s->n_whole++] = call_handed(s, i, &args[i]);
+            TRY(call_handed(s, i, &s->whole[s->n_whole++], err));
     return TACIT_OK;
 }
