@@ -45,14 +45,6 @@ typedef struct bench_node {
 static const char *prefix = "";
 static double peak_gflops;
 
-/* Time this thread was running: other load on the machine does not count. */
-static uint64_t cpu_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static void die(const char *what)
 {
     fprintf(stderr, "bench_kernels: %s\n", what);
@@ -147,15 +139,16 @@ static void node_end(bench_node *b)
 static double node_run(void *context)
 {
     bench_node *b = context;
-    uint64_t t = cpu_ns();
+    uint64_t t = clock_ns();
     for (uint32_t i = 0; i < b->lower.thunks.count; i++) {
         const op_thunk *k = b->lower.thunks.data[i];
         k->fn(k->args, 0, k->tiles);
     }
-    return (double)(cpu_ns() - t);
+    return (double)(clock_ns() - t);
 }
 
-/* Best of many, the two interleaved; ns. */
+/* Best of many, the two interleaved; ns on the wall: what a thread is said to have run is too
+ * little now and then where the host takes time away. */
 typedef double run_fn(void *context);
 static void best_of(run_fn *ours, void *a, run_fn *peer, void *b, double *ours_ns, double *peer_ns)
 {
@@ -199,11 +192,11 @@ typedef struct sgemm_case {
 static double sgemm_run(void *context)
 {
     sgemm_case *s = context;
-    uint64_t t = cpu_ns();
+    uint64_t t = clock_ns();
     if (dnnl_sgemm('N', 'N', s->m, s->n, s->k, 1, s->a, s->k, s->b, s->n, 0, s->c, s->n) !=
         dnnl_success)
         die("dnnl_sgemm failed");
-    return (double)(cpu_ns() - t);
+    return (double)(clock_ns() - t);
 }
 
 /* A convolution with the layouts oneDNN likes best; re-ordering is not counted. */
@@ -218,11 +211,11 @@ typedef struct conv_case {
 static double conv_run(void *context)
 {
     conv_case *c = context;
-    uint64_t t = cpu_ns();
+    uint64_t t = clock_ns();
     if (dnnl_primitive_execute(c->primitive, c->stream, 4, c->args) != dnnl_success ||
         dnnl_stream_wait(c->stream) != dnnl_success)
         die("oneDNN convolution failed");
-    return (double)(cpu_ns() - t);
+    return (double)(clock_ns() - t);
 }
 
 static bool conv_begin(conv_case *c, int64_t ic, int64_t oc, int64_t hw, int64_t kernel,

@@ -10,6 +10,7 @@ Usage: compare.py BUILD [PREFIX]   entries whose name begins with PREFIX
 Environment: TACIT_PYTHON (has onnxruntime), TACIT_TORCH_PYTHON (has torch), TACIT_BENCH_ROUNDS,
 TACIT_BENCH_JSONL (results are appended)."""
 import json
+import mmap
 import os
 import shutil
 import statistics
@@ -45,6 +46,7 @@ LEAST = int(os.environ.get("TACIT_BENCH_ROUNDS", "7"))  # turns of a side that c
 WANTED = 6 * LEAST  # … and as many as are wanted,
 LIMIT = 12  # if they can be had in so many seconds
 OPENINGS = 5, 15  # of a side: at least, and at most, if they can be had in as many seconds
+FRESH = 1 << 30  # bytes of memory that an opening may ask for
 OTHERS = 0.08  # a turn is disturbed when others used more than this share of the cores, …
 SLOWER = 1.06  # … or half of a core, so that a loop took so many times as long as it can
 
@@ -71,6 +73,15 @@ def processors(count):
             chosen.append(cpu)
         taken.add(core)
     return (chosen if len(chosen) >= count else allowed)[:count]
+
+
+def back_memory():
+    """The host of a virtual machine may have taken free memory back, and gives it again page by page, in
+    up to a second for half a gigabyte. Asked for here, so that no opening pays for it."""
+    with mmap.mmap(-1, FRESH, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        for at in range(0, FRESH, mmap.PAGESIZE):
+            memory[at] = 1
 
 
 class Calm:
@@ -281,6 +292,7 @@ class Bench:
                 for command, label in [*self.commands(path, "none", threads, asked.split()),
                                        (cached, "cached")]:
                     time.sleep(PAUSE)
+                    back_memory()
                     side = Side(command, label)
                     side.close()
                     o = side.opened
