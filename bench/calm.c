@@ -21,7 +21,6 @@ typedef float four __attribute__((vector_size(16)));
 
 typedef struct processor {
     pthread_t thread;
-    int number;
     uint64_t ns;
 } processor;
 
@@ -66,9 +65,8 @@ static bool start(processor *p, const char *number)
     long n = strtol(number, &end, 10);
     if (end == number || *end || n < 0 || n >= CPU_SETSIZE)
         return false;
-    p->number = (int)n;
     CPU_ZERO(&here);
-    CPU_SET(p->number, &here);
+    CPU_SET((int)n, &here);
     return pthread_attr_init(&attributes) == 0 &&
            pthread_attr_setaffinity_np(&attributes, sizeof here, &here) == 0 &&
            pthread_create(&p->thread, &attributes, work, p) == 0;

@@ -84,14 +84,30 @@ def back_memory():
             memory[at] = 1
 
 
-class Calm:
+class Server:
+    """A process that answers lines with lines."""
+
+    def __init__(self, command, **more):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, **more)
+
+    def answer(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline()
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class Calm(Server):
     """How much longer than at best a loop takes on some processors (bench/calm.c)."""
     best = {}
 
     def __init__(self, build, cpus):
+        super().__init__([f"{build}/calm", *map(str, cpus)])
         self.cpus = tuple(cpus)
-        self.process = subprocess.Popen([f"{build}/calm", *map(str, cpus)], text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         for _ in range(300):
             self.slower()
 
@@ -105,23 +121,16 @@ class Calm:
         return slower
 
     def slower(self):
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        took = int(self.process.stdout.readline())
+        took = int(self.answer(""))
         self.best[self.cpus] = min(took, self.best.get(self.cpus, took))
         return took / self.best[self.cpus]
 
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
 
-
-class Side:
+class Side(Server):
     def __init__(self, command, label, cpus=None):
+        super().__init__(command, stderr=subprocess.DEVNULL,
+                         preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None)
         self.label, self.turns, self.dropped = label, [], 0
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            text=True, preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None)
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError(f"{label}: {' '.join(command)} ended at once")
@@ -129,9 +138,7 @@ class Side:
         self.count = 1
 
     def ask(self, runs):
-        self.process.stdin.write(f"run {runs}\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
+        return json.loads(self.answer(f"run {runs}"))
 
     def warm(self):
         start = time.monotonic()
@@ -160,10 +167,6 @@ class Side:
         """The runs that count."""
         turns = sorted(self.turns, key=lambda turn: turn[0])[:max(LEAST, self.calm_turns())]
         return [ns for _, runs in turns for ns in runs]
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
 
     def median(self):
         return statistics.median(self.counted()) / 1e6

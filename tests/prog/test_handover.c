@@ -92,21 +92,20 @@ static void look(void *context, const char *name, const char *op, const char *va
     ++*(int *)context;
 }
 
+static tacit_tensor rows_of(const char *name, int64_t width, float *data)
+{
+    return (tacit_tensor){.name = name,
+                          .dtype = TACIT_F32,
+                          .rank = 2,
+                          .dims = {ROWS, width},
+                          .data = data,
+                          .bytes = (size_t)(ROWS * width) * sizeof *data};
+}
+
 static void run(tacit_session *s, float *x, int64_t width, float *y, int64_t last)
 {
     tacit_error err = {0};
-    tacit_tensor in = {.name = "x",
-                       .dtype = TACIT_F32,
-                       .rank = 2,
-                       .dims = {ROWS, width},
-                       .data = x,
-                       .bytes = (size_t)(ROWS * width) * sizeof *x};
-    tacit_tensor out = {.name = "y",
-                        .dtype = TACIT_F32,
-                        .rank = 2,
-                        .dims = {ROWS, last},
-                        .data = y,
-                        .bytes = (size_t)(ROWS * last) * sizeof *y};
+    tacit_tensor in = rows_of("x", width, x), out = rows_of("y", last, y);
     if (tacit_run(s, &in, 1, &out, 1, &err) != TACIT_OK)
         fail_msg("%s", err.message);
 }
