@@ -20,6 +20,7 @@ void api_program_release(const tacit_program *program)
         return;
     const tacit_model *model = p->model;
     prog_free(p->prog);
+    slab_free(&p->weights);
     arena_free(&p->memory);
     mem_release(&model->allocator, p, sizeof *p);
     api_model_release(model);
@@ -136,6 +137,14 @@ static const void **list_used(const tacit_program *p, arena *memory, uint32_t *c
     return used;
 }
 
+/* A few pages are not worth asking the system for: it maps sixteen at a time. */
+static void drop_piece(const tacit_program *p, const char *begin, const char *end)
+{
+    enum { WORTH = 64 << 10 };
+    if (end - begin >= WORTH)
+        api_model_drop((void *)p->model, begin, (size_t)(end - begin));
+}
+
 /* Weights the passes have replaced will not be read by this program: their pages may go, those of
  * neighbours in one piece. */
 static void drop_unused_weights(const tacit_program *p)
@@ -155,14 +164,13 @@ static void drop_unused_weights(const tacit_program *p)
             continue;
         const char *data = t->data;
         if (begin && (data < end || data - end > NEAR)) {
-            api_model_drop((void *)p->model, begin, (size_t)(end - begin));
+            drop_piece(p, begin, end);
             begin = NULL;
         }
         begin = begin ? begin : data;
         end = data + t->bytes;
     }
-    if (begin)
-        api_model_drop((void *)p->model, begin, (size_t)(end - begin));
+    drop_piece(p, begin, end);
     arena_free(&scratch);
 }
 
@@ -206,8 +214,25 @@ static tacit_status packed_file(tacit_program *p, const tacit_compile_options *o
     return *out ? TACIT_OK : error_memory(err, "a file name");
 }
 
+/* Those that kernels do not read where they lie, about. */
+static size_t packed_weights(const ir_graph *g)
+{
+    enum { LARGE = 64 << 10 };
+    size_t sum = 0;
+    for (uint32_t i = 0; i < g->values.count; i++) {
+        const ir_value *v = g->values.data[i];
+        const ir_tensor *t = v->is_initializer ? v->constant : NULL;
+        if (t && t->dtype == TACIT_F32 && t->shape.rank > 1 && t->bytes >= LARGE)
+            sum += t->bytes;
+    }
+    return sum;
+}
+
 static tacit_status compile(tacit_program *p, const tacit_compile_options *o, tacit_error *err)
 {
+    slab_init(&p->weights, &p->model->allocator,
+              o->packed_file ? 0 : packed_weights(p->model->graph));
+    prog_prepare(o->executor, &p->weights);
     if (o->cache_capacity)
         TRY(api_cache_bind(p, o, err));
     else
@@ -233,6 +258,7 @@ static tacit_status compile(tacit_program *p, const tacit_compile_options *o, ta
                             .threads = o->threads,
                             .workers = o->workers,
                             .allocator = &p->model->allocator,
+                            .weights = &p->weights,
                             .log = &p->log,
                             .batch_invariant = o->batch_invariant != 0,
                             .plain_sums = o->plain_sums != 0,

@@ -69,6 +69,7 @@ struct tacit_program {
     const tacit_model *model;
     tacit_log log;
     arena memory;
+    slab weights;    /* what will be packed, until there is a program */
     ir_graph *graph; /* the model's graph after the passes */
     pass_report passes;
     prog_program *prog;

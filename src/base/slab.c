@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/slab.h"
 
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+#include "base/cpu.h"
+#include "base/thread.h"
+
 struct slab_block {
     slab_block *next;
     char *data; /* apart, so that it begins with a page and ends with one */
@@ -33,6 +39,7 @@ static void drop_newest(slab *s)
 
 void slab_free(slab *s)
 {
+    slab_settle(s);
     while (s->blocks)
         drop_newest(s);
 }
@@ -58,6 +65,72 @@ static bool add_block(slab *s, size_t bytes)
     s->blocks = b;
     s->total += size;
     return true;
+}
+
+struct slab_finder {
+    pthread_t thread;
+    volatile char *data;
+    size_t size;
+    atomic_size_t found; /* bytes */
+    atomic_bool stop;
+};
+
+/* By writing: a wish to have them found (madvise) would keep the caller from mapping anything. */
+static void *find_pages(void *context)
+{
+    enum { PAGE = 4096 };
+    slab_finder *f = context;
+    thread_name("tacit-pages");
+    for (size_t at = 0; at < f->size && !atomic_load_explicit(&f->stop, memory_order_relaxed);
+         at += PAGE) {
+        f->data[at] = 0;
+        atomic_store_explicit(&f->found, at + PAGE, memory_order_relaxed);
+    }
+    return NULL;
+}
+
+static bool start_finder(slab_finder *f)
+{
+    pthread_attr_t attributes;
+    cpu_set_t allowed;
+    if (pthread_attr_init(&attributes) != 0)
+        return false;
+    bool started = thread_elsewhere(&attributes, &allowed) &&
+                   thread_start(&f->thread, &attributes, find_pages, f);
+    pthread_attr_destroy(&attributes);
+    return started;
+}
+
+void slab_find_pages(slab *s)
+{
+    enum { WORTH = 4 << 20 }; /* bytes: half a millisecond */
+    if (!STEP || s->blocks || s->expected < WORTH || cpu_count() < 2 || !add_block(s, 0))
+        return;
+    s->finder = mem_alloc_zero(s->allocator, sizeof *s->finder);
+    if (!s->finder)
+        return;
+    *s->finder = (slab_finder){.data = s->blocks->data, .size = s->blocks->size};
+    if (!start_finder(s->finder)) {
+        mem_release(s->allocator, s->finder, sizeof *s->finder);
+        s->finder = NULL;
+    }
+}
+
+void slab_settle(slab *s)
+{
+    slab_finder *f = s->finder;
+    if (!f)
+        return;
+    atomic_store_explicit(&f->stop, true, memory_order_relaxed);
+    pthread_join(f->thread, NULL);
+    slab_block *first = s->blocks;
+    while (first->next)
+        first = first->next;
+    size_t used = align_up(first->used, MEM_HUGE_PAGE);
+    if (used < f->found)
+        (void)madvise(first->data + used, f->found - used, MADV_DONTNEED);
+    s->finder = NULL;
+    mem_release(s->allocator, f, sizeof *f);
 }
 
 bool slab_give(slab *s, void *memory, size_t bytes)

@@ -26,6 +26,17 @@ bool thread_start(pthread_t *thread, const pthread_attr_t *attributes, void *(*r
     return started;
 }
 
+bool thread_elsewhere(pthread_attr_t *attributes, cpu_set_t *allowed)
+{
+    int here = sched_getcpu();
+    if (here < 0 || here >= CPU_SETSIZE || sched_getaffinity(0, sizeof *allowed, allowed) != 0)
+        return false;
+    cpu_set_t others = *allowed;
+    CPU_CLR(here, &others);
+    return CPU_COUNT(&others) > 0 &&
+           pthread_attr_setaffinity_np(attributes, sizeof others, &others) == 0;
+}
+
 void thread_name(const char *name)
 {
     char shown[16]; /* what Linux keeps; a longer one would be refused */

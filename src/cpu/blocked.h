@@ -103,14 +103,14 @@ CPU_DECLARE(cpu_blocked_leave_f32); /* and back */
  * sets). */
 enum { CPU_BLOCKED_POINTS = 36 };
 
-/* x[images, blocks, H, W, 16] to values[images][36][blocks][tiles][16]. A kernel's tile is `group`
- * rows of tiles, counted through blocks and images. */
+/* x[images, blocks, H, W, 16] to values[images][36][blocks][tiles][16], a point `step` floats behind
+ * the one before. A kernel's tile is `group` rows of tiles, counted through blocks and images. */
 typedef struct cpu_blocked_winograd_in_args {
     const float *x;
     float *values;
     int64_t images, blocks, in_height, in_width, pad_top, pad_left;
     int64_t rows, columns; /* of tiles */
-    int64_t group;
+    int64_t step, group;
 } cpu_blocked_winograd_in_args;
 
 CPU_DECLARE(cpu_blocked_winograd_in_f32);

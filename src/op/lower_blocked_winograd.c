@@ -9,6 +9,7 @@
 typedef struct winograd {
     int64_t images, in, out; /* blocks */
     int64_t rows, columns;   /* of tiles */
+    int64_t step;            /* floats from a point of the values to the next */
     size_t values, sums;     /* places in the scratch */
 } winograd;
 
@@ -55,6 +56,7 @@ static tacit_status emit_in(op_lower *c, const op_conv *conv, const winograd *w)
                                         .pad_left = conv->w.pad_begin[1],
                                         .rows = w->rows,
                                         .columns = w->columns,
+                                        .step = w->step,
                                         .group = group};
     TRY(op_lower_in(c, offsetof(cpu_blocked_winograd_in_args, x), 0));
     TRY(op_lower_scratch(c, offsetof(cpu_blocked_winograd_in_args, values), w->values, true));
@@ -88,7 +90,7 @@ static tacit_status emit_products(op_lower *c, const op_conv *conv, const winogr
                                   .n_taps = w->in,
                                   .full = w->in,
                                   .depth = OP_BLOCK,
-                                  .x_step = conv->c * tiles,
+                                  .x_step = w->step,
                                   .step = OP_BLOCK,
                                   .row_step = tiles * OP_BLOCK,
                                   .width = tiles,
@@ -171,9 +173,13 @@ tacit_status op_lower_blocked_winograd(op_lower *c, const op_conv *conv)
         for (int64_t i = 0; i < w.out * OP_BLOCK; i++)
             bias[i] = i < conv->m ? ((const float *)known->data)[i] : 0.0f;
     }
-    size_t tiles = (size_t)(w.images * w.rows * w.columns * OP_BLOCK * CPU_BLOCKED_POINTS);
-    w.values = op_lower_reserve(c, tiles * (size_t)w.in * sizeof(float));
-    w.sums = op_lower_reserve(c, tiles * (size_t)w.out * sizeof(float));
+    /* Lines between two points are odd in number: a window's 36 then go to as many places of a
+     * cache. */
+    w.step = (w.in * w.rows * w.columns | 1) * OP_BLOCK;
+    size_t points = (size_t)(w.images * CPU_BLOCKED_POINTS);
+    size_t tiles = (size_t)(w.rows * w.columns * OP_BLOCK);
+    w.values = op_lower_reserve(c, points * (size_t)w.step * sizeof(float));
+    w.sums = op_lower_reserve(c, points * tiles * (size_t)w.out * sizeof(float));
     TRY(emit_in(c, conv, &w));
     TRY(emit_products(c, conv, &w));
     TRY(emit_out(c, conv, &w, bias));

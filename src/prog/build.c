@@ -54,8 +54,6 @@ static tacit_status build(prog_program *p, tacit_error *err)
 {
     TRY(prog_split(p, err));
     TRY(plan_views(p->graph, p->nodes, p->n_nodes, p->updates, &p->memory, &p->views, err));
-    if (p->options.executor == TACIT_EXEC_TASKS)
-        task_prepare(); /* lowering starts threads that pack */
     TRY(prog_lower(p, err));
     TRY(plan_program(p, err));
     TRY(prog_validate(p, VALIDATE_PLAN, err));
@@ -72,6 +70,14 @@ static tacit_status build(prog_program *p, tacit_error *err)
     return TACIT_OK;
 }
 
+void prog_prepare(tacit_executor executor, slab *weights)
+{
+    if (executor == TACIT_EXEC_TASKS)
+        task_prepare();
+    if (executor != TACIT_EXEC_REFERENCE)
+        slab_find_pages(weights);
+}
+
 tacit_status prog_build(ir_graph *g, const prog_options *options, prog_program **out,
                         tacit_error *err)
 {
@@ -86,6 +92,12 @@ tacit_status prog_build(ir_graph *g, const prog_options *options, prog_program *
     p->cpu.cache_bytes = cpu_cache_bytes();
     p->cpu.core_bytes = cpu_core_bytes();
     arena_init(&p->memory, allocator);
+    slab_init(&p->weights, allocator, 0);
+    if (options->weights) {
+        p->weights = *options->weights;
+        slab_init(options->weights, allocator, 0);
+        p->options.weights = NULL;
+    }
     tacit_status status = build(p, err);
     if (status != TACIT_OK) {
         prog_free(p);

@@ -87,6 +87,7 @@ static size_t constant_bytes(const ir_graph *g)
 static tacit_status pack_weights(prog_program *p, const op_jobs *jobs, const uint32_t *first_job,
                                  tacit_error *err)
 {
+    slab_settle(&p->weights);
     if (!jobs->count)
         return TACIT_OK;
     if (p->packed.path)
@@ -114,7 +115,7 @@ tacit_status prog_lower(prog_program *p, tacit_error *err)
                                .identify_context = p->options.identify_context,
                                .log = p->options.log};
     slab_init(&p->constants, p->allocator, 0);
-    TRY(packed_open(&p->packed, &p->weights, p->allocator, constants, err));
+    TRY(packed_open(&p->packed, &p->weights, constants, err));
     p->lowered = ARENA_ARRAY(&p->memory, p->n_nodes + 1u, op_lower);
     p->scratch = ARENA_ARRAY(&p->memory, p->n_nodes + 1u, size_t);
     uint32_t *first_job = ARENA_ARRAY(&p->memory, p->n_nodes + 1u, uint32_t);

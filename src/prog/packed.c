@@ -256,11 +256,10 @@ static void forget_file(packed_store *s)
     s->file = -1;
 }
 
-tacit_status packed_open(packed_store *s, slab *weights, const tacit_allocator *allocator,
-                         size_t expected, tacit_error *err)
+tacit_status packed_open(packed_store *s, slab *weights, size_t expected, tacit_error *err)
 {
     s->file = -1;
-    slab_init(weights, allocator, expected);
+    weights->expected = expected;
     if (!s->path)
         return TACIT_OK;
     sha256_init(&s->key);

@@ -54,8 +54,7 @@ typedef struct packed_store {
 
 /* Opens the file, if there is one that can be trusted; `weights` then hands out addresses where it
  * will be mapped. */
-tacit_status packed_open(packed_store *s, slab *weights, const tacit_allocator *allocator,
-                         size_t expected, tacit_error *err);
+tacit_status packed_open(packed_store *s, slab *weights, size_t expected, tacit_error *err);
 /* A node has been lowered; its jobs are those from `first` on. */
 tacit_status packed_note(packed_store *s, const op_lower *c, uint32_t first);
 /* All nodes have been lowered. Afterwards the weights are there (s->mapped), or can be written. */

@@ -211,27 +211,13 @@ void prog_packing_free(prog_packing *k)
     mem_release(k->c->allocator, k, sizeof *k);
 }
 
-/* Left alone Linux starts a thread on the processor of its maker and moves one of them away after a
- * tick or two, 4 ms: as long as all packing takes. So they are told to start elsewhere. */
-static void place_elsewhere(prog_packing *k, pthread_attr_t *attributes)
-{
-    int here = sched_getcpu();
-    if (here < 0 || here >= CPU_SETSIZE ||
-        sched_getaffinity(0, sizeof k->allowed, &k->allowed) != 0)
-        return;
-    cpu_set_t others = k->allowed;
-    CPU_CLR(here, &others);
-    k->placed = CPU_COUNT(&others) > 0 &&
-                pthread_attr_setaffinity_np(attributes, sizeof others, &others) == 0;
-}
-
 /* A thread that cannot be had is done without. */
 static void start_threads(prog_packing *k, uint32_t wanted)
 {
     pthread_attr_t attributes;
     if (!wanted || pthread_attr_init(&attributes) != 0)
         return;
-    place_elsewhere(k, &attributes);
+    k->placed = thread_elsewhere(&attributes, &k->allowed);
     while (k->threads < wanted) {
         worker *w = &k->all[k->threads + 1];
         w->packing = k;

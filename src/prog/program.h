@@ -25,6 +25,7 @@ typedef struct prog_options {
     uint32_t threads;
     struct tacit_task_runtime *workers; /* NULL: the program makes its own */
     const tacit_allocator *allocator;
+    slab *weights; /* empty, and emptied: for those packed; NULL: the program makes its own */
     const tacit_log *log;
     op_drop_fn *drop; /* of the owner of weights; may be NULL, as the next */
     op_place_fn *place;
@@ -109,6 +110,9 @@ typedef struct prog_program {
 
 /* Builds a program from a sorted, inferred graph, which it may edit (copies for outputs) and which
  * must outlive it. */
+/* What can be done, beside others, before there is a graph to be built: by then a slab that expects
+ * weights, to be given in the options, has memory for them. */
+void prog_prepare(tacit_executor executor, slab *weights);
 tacit_status prog_build(ir_graph *g, const prog_options *options, prog_program **out,
                         tacit_error *err);
 void prog_free(prog_program *program);
