@@ -214,12 +214,13 @@ static tacit_status packed_file(tacit_program *p, const tacit_compile_options *o
     return *out ? TACIT_OK : error_memory(err, "a file name");
 }
 
-/* Those that kernels do not read where they lie, about. */
+/* Weights that kernels do not read where they lie, about; 0 where the graph is compiled sooner than
+ * memory is found for them. */
 static size_t packed_weights(const ir_graph *g)
 {
-    enum { LARGE = 64 << 10 };
+    enum { LARGE = 64 << 10, MANY = 64 }; /* bytes; nodes, in half a millisecond */
     size_t sum = 0;
-    for (uint32_t i = 0; i < g->values.count; i++) {
+    for (uint32_t i = 0; g->nodes.count >= MANY && i < g->values.count; i++) {
         const ir_value *v = g->values.data[i];
         const ir_tensor *t = v->is_initializer ? v->constant : NULL;
         if (t && t->dtype == TACIT_F32 && t->shape.rank > 1 && t->bytes >= LARGE)

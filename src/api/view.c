@@ -92,7 +92,9 @@ static const char *place_text(const prog_program *p, const ir_value *v, char *bu
 {
     prog_place at = prog_locate(p, v);
     long long offset = (long long)at.offset;
-    const char *view = p->views[v->id].source ? "a view into " : "";
+    const char *view = plan_is_view(p->views, v) ? "a view into "
+                       : p->views[v->id].joiner  ? "a part of what lies in "
+                                                 : "";
     switch (at.kind) {
     case PROG_AT_CONSTANT:
         snprintf(buffer, size, "%sa constant", view);

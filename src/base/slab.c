@@ -28,45 +28,6 @@ void slab_init(slab *s, const tacit_allocator *allocator, size_t expected)
     *s = (slab){.allocator = alloc_or_default(allocator), .expected = expected};
 }
 
-static void drop_newest(slab *s)
-{
-    slab_block *b = s->blocks;
-    s->blocks = b->next;
-    if (!b->lent)
-        mem_release(s->allocator, b->data, b->size);
-    mem_release(s->allocator, b, sizeof *b);
-}
-
-void slab_free(slab *s)
-{
-    slab_settle(s);
-    while (s->blocks)
-        drop_newest(s);
-}
-
-/* Room for what is expected but not much more; pages nobody writes cost nothing. */
-static bool add_block(slab *s, size_t bytes)
-{
-    size_t more = s->total < LEAST ? (size_t)LEAST : s->total / 4;
-    size_t size = s->expected ? s->expected : more;
-    size = size < STEP ? size + size / 16 : STEP;
-    if (bytes > SIZE_MAX - MEM_HUGE_PAGE)
-        return false;
-    size = size > bytes ? size : bytes;
-    if (size >= MEM_HUGE_PAGE)
-        size = align_up(size, MEM_HUGE_PAGE);
-    slab_block *b = mem_alloc(s->allocator, sizeof *b);
-    char *data = b ? mem_alloc(s->allocator, size) : NULL;
-    if (!data) {
-        mem_release(s->allocator, b, sizeof *b);
-        return false;
-    }
-    *b = (slab_block){.next = s->blocks, .data = data, .size = size};
-    s->blocks = b;
-    s->total += size;
-    return true;
-}
-
 struct slab_finder {
     pthread_t thread;
     volatile char *data;
@@ -101,21 +62,6 @@ static bool start_finder(slab_finder *f)
     return started;
 }
 
-void slab_find_pages(slab *s)
-{
-    enum { WORTH = 4 << 20 }; /* bytes: half a millisecond */
-    if (!STEP || s->blocks || s->expected < WORTH || cpu_count() < 2 || !add_block(s, 0))
-        return;
-    s->finder = mem_alloc_zero(s->allocator, sizeof *s->finder);
-    if (!s->finder)
-        return;
-    *s->finder = (slab_finder){.data = s->blocks->data, .size = s->blocks->size};
-    if (!start_finder(s->finder)) {
-        mem_release(s->allocator, s->finder, sizeof *s->finder);
-        s->finder = NULL;
-    }
-}
-
 void slab_settle(slab *s)
 {
     slab_finder *f = s->finder;
@@ -131,6 +77,61 @@ void slab_settle(slab *s)
         (void)madvise(first->data + used, f->found - used, MADV_DONTNEED);
     s->finder = NULL;
     mem_release(s->allocator, f, sizeof *f);
+}
+
+static void drop_newest(slab *s)
+{
+    if (!s->blocks->next)
+        slab_settle(s);
+    slab_block *b = s->blocks;
+    s->blocks = b->next;
+    if (!b->lent)
+        mem_release(s->allocator, b->data, b->size);
+    mem_release(s->allocator, b, sizeof *b);
+}
+
+void slab_free(slab *s)
+{
+    while (s->blocks)
+        drop_newest(s);
+}
+
+/* Room for what is expected but not much more; pages nobody writes cost nothing. */
+static bool add_block(slab *s, size_t bytes)
+{
+    size_t more = s->total < LEAST ? (size_t)LEAST : s->total / 4;
+    size_t size = s->expected ? s->expected : more;
+    size = size < STEP ? size + size / 16 : STEP;
+    if (bytes > SIZE_MAX - MEM_HUGE_PAGE)
+        return false;
+    size = size > bytes ? size : bytes;
+    if (size >= MEM_HUGE_PAGE)
+        size = align_up(size, MEM_HUGE_PAGE);
+    slab_block *b = mem_alloc(s->allocator, sizeof *b);
+    char *data = b ? mem_alloc(s->allocator, size) : NULL;
+    if (!data) {
+        mem_release(s->allocator, b, sizeof *b);
+        return false;
+    }
+    *b = (slab_block){.next = s->blocks, .data = data, .size = size};
+    s->blocks = b;
+    s->total += size;
+    return true;
+}
+
+void slab_find_pages(slab *s)
+{
+    enum { WORTH = 4 << 20 }; /* bytes: half a millisecond */
+    if (!STEP || s->blocks || s->expected < WORTH || cpu_count() < 2 || !add_block(s, 0))
+        return;
+    s->finder = mem_alloc_zero(s->allocator, sizeof *s->finder);
+    if (!s->finder)
+        return;
+    *s->finder = (slab_finder){.data = s->blocks->data, .size = s->blocks->size};
+    if (!start_finder(s->finder)) {
+        mem_release(s->allocator, s->finder, sizeof *s->finder);
+        s->finder = NULL;
+    }
 }
 
 bool slab_give(slab *s, void *memory, size_t bytes)

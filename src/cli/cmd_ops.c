@@ -25,6 +25,7 @@ typedef struct rule_column {
 RULE(infer)
 RULE(eval)
 RULE(alias)
+RULE(part)
 RULE(inplace)
 RULE(lower)
 RULE(decompose)
@@ -36,10 +37,19 @@ RULE(range)
 #undef RULE
 
 static const rule_column columns[] = {
-    {"infer", has_infer},     {"eval", has_eval},   {"alias", has_alias},
-    {"inplace", has_inplace}, {"lower", has_lower}, {"decompose", has_decompose},
-    {"spell", has_spell},     {"vjp", has_vjp},     {"jvp", has_jvp},
-    {"batch", has_batch},     {"range", has_range}, {"secure", sec_has_rule},
+    {"infer", has_infer},
+    {"eval", has_eval},
+    {"alias", has_alias},
+    {"part", has_part},
+    {"inplace", has_inplace},
+    {"lower", has_lower},
+    {"decompose", has_decompose},
+    {"spell", has_spell},
+    {"vjp", has_vjp},
+    {"jvp", has_jvp},
+    {"batch", has_batch},
+    {"range", has_range},
+    {"secure", sec_has_rule},
 };
 
 enum { KERNELS = 64, LEVELS = 3 };

@@ -163,7 +163,8 @@ tacit_status op_lower_concat(op_lower *c)
                        .size = size};
         memcpy(p.from, c->in[i].strides, sizeof p.from);
         memcpy(p.to, c->out[0].strides, sizeof p.to);
-        TRY(emit_copy(c, &p));
+        if (c->in[i].joiner != c->node)
+            TRY(emit_copy(c, &p));
         at += c->in[i].type.shape.dims[axis];
     }
     return TACIT_OK;

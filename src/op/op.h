@@ -72,11 +72,15 @@ typedef struct op_operand {
     bool dense;                   /* row-major without gaps */
     const ir_tensor *constant;    /* contents where known */
     const ir_value *value;
+    const ir_node *joiner; /* which finds it where it belongs in its output; NULL: none */
 } op_operand;
 /* Can output `out` be a view of input `in`, which lies as `source` says? Fills `view` if so.
  * Offsets and strides are relative to the source view. Called for every input in turn. */
 typedef bool op_alias_fn(const ir_node *node, uint32_t in, const op_operand *source, uint32_t out,
                          op_view *view);
+/* Is input `in` a part of output 0 that lies in it as it does alone, without gaps, from element
+ * *offset on? Where it is made there, lowering leaves it out (op_operand.joiner). */
+typedef bool op_part_fn(const ir_node *node, uint32_t in, int64_t *offset);
 /* Does lowering accept input `in` lying as `view` says (not dense)? NULL rule: dense only. */
 typedef bool op_accepts_fn(const ir_node *node, uint32_t in, const op_operand *view);
 
@@ -126,6 +130,7 @@ struct op_def {
     op_alias_fn *alias;
     op_accepts_fn *accepts;
     uint32_t inplace; /* bit k: output 0 may overwrite input k when it dies here, same bytes */
+    op_part_fn *part;
     op_lower_fn *lower;
     op_decompose_fn *decompose;
     op_spell_fn *spell;

@@ -247,6 +247,22 @@ static tacit_status concat_infer(op_infer *c)
     return TACIT_OK;
 }
 
+/* Parts of what has one row lie behind each other. */
+static bool concat_part(const ir_node *node, uint32_t in, int64_t *offset)
+{
+    const ir_shape *y = &node->outputs[0]->type.shape;
+    int32_t axis;
+    if (ir_axis(ir_attr_int(node, "axis", 0), y->rank, &axis, NULL) != TACIT_OK)
+        return false;
+    for (int32_t d = 0; d < axis; d++)
+        if (y->dims[d] != 1)
+            return false;
+    *offset = 0;
+    for (uint32_t i = 0; i < in; i++)
+        *offset += ir_shape_size(&node->inputs[i]->type.shape);
+    return true;
+}
+
 static tacit_status concat_eval(op_eval *c)
 {
     ir_tensor *y = op_out(c, 0);
@@ -353,6 +369,7 @@ const op_def op_rows_slice[] = {
      .max_out = 1,
      .infer = concat_infer,
      .eval = concat_eval,
+     .part = concat_part,
      .lower = op_lower_concat,
      .accepts = op_accepts_move,
      .vjp = op_vjp_concat,

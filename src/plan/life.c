@@ -29,9 +29,12 @@ static void find_last_reads(living *l)
     }
 }
 
-/* In parallel plans the overwriting node must come after every other reader by data. */
+/* In parallel plans the overwriting node must come after every other reader by data, and after the
+ * maker, which it need not have read from where it read a part. */
 static bool others_are_before(const plan_work *w, const plan_group *g, uint32_t position)
 {
+    if (w->p->parallel && !plan_is_before(w, g->maker, position))
+        return false;
     for (uint32_t i = 0; w->p->parallel && i < g->reads; i++) {
         uint32_t reader = w->readers[g->first + i];
         if (reader != position && !plan_is_before(w, reader, position))
@@ -103,9 +106,13 @@ static void give_slots(living *l, uint32_t step, bool inplace)
     uint32_t over = inplace ? overwritten_group(l, step) : PLAN_NO_SLOT;
     for (uint32_t k = 0; k < node->n_outputs; k++) {
         const ir_value *v = node->outputs[k];
-        if (!v || w->p->views[v->id].source)
+        if (!v || plan_is_view(w->p->views, v))
             continue;
         uint32_t g = w->group_of[v->id];
+        if (l->life->slot_of_group[g] != PLAN_NO_SLOT) { /* another part was made before */
+            l->life->has_parts[l->life->slot_of_group[g]] = true;
+            continue;
+        }
         bool shares = k == 0 && over != PLAN_NO_SLOT;
         uint32_t at = shares ? l->life->slot_of_group[over] : new_slot(l, w->groups[g].bytes, step);
         plan_slot *s = &l->life->slots[at];
@@ -165,6 +172,12 @@ static void touch_all(const living *l)
         for (uint32_t i = 0; i < w->groups[g].reads; i++)
             touch(l->life, slot, w->readers[w->groups[g].first + i]);
     }
+    for (uint32_t i = 0; i < w->p->n_nodes; i++)
+        for (uint32_t k = 0; k < w->p->nodes[i]->n_outputs; k++) {
+            const ir_value *v = w->p->nodes[i]->outputs[k];
+            if (v && w->p->views[v->id].joiner)
+                touch(l->life, l->life->slot_of_group[w->group_of[v->id]], i);
+        }
     for (uint32_t step = 0; step < w->p->n_nodes; step++)
         if (l->life->scratch_at[step] != PLAN_NO_SLOT)
             touch(l->life, l->life->scratch_at[step], l->order[step]);
@@ -200,10 +213,14 @@ tacit_status plan_live(const plan_work *w, const uint32_t *order, bool inplace, 
     l.step_of = ARENA_ARRAY(memory, n + 1u, uint32_t);
     l.last_read = ARENA_ARRAY(memory, w->n_groups + 1u, uint32_t);
     out->slots = ARENA_ARRAY(memory, (size_t)w->n_groups + n + 1u, plan_slot);
+    out->has_parts = ARENA_ARRAY(memory, (size_t)w->n_groups + n + 1u, bool);
     out->slot_of_group = ARENA_ARRAY(memory, w->n_groups + 1u, uint32_t);
     out->scratch_at = ARENA_ARRAY(memory, n + 1u, uint32_t);
-    if (!l.step_of || !l.last_read || !out->slots || !out->slot_of_group || !out->scratch_at)
+    if (!l.step_of || !l.last_read || !out->slots || !out->has_parts || !out->slot_of_group ||
+        !out->scratch_at)
         return error_memory(err, "the memory plan");
+    for (uint32_t g = 0; g < w->n_groups; g++)
+        out->slot_of_group[g] = PLAN_NO_SLOT;
     find_last_reads(&l);
     for (uint32_t step = 0; step < n; step++)
         give_slots(&l, step, inplace);

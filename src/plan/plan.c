@@ -21,16 +21,25 @@ enum {
     MANY_NODES = 3000, /* beyond this, parallel plans (quadratic) try fewer ways */
 };
 
-/* Two slots conflict unless everything that touches one comes, by data, before the maker of the
+static bool all_before(const plan_work *w, const plan_life *life, uint32_t slot, uint32_t position)
+{
+    for (uint32_t i = life->touch_first[slot]; i < life->touch_first[slot + 1]; i++)
+        if (!plan_is_before(w, life->touch[i], position))
+            return false;
+    return true;
+}
+
+/* Two slots conflict unless everything that touches one comes, by data, before the makers of the
  * other; `early` is the one that ends first in this order. */
 static bool is_over_before(const plan_work *w, const plan_life *life, const uint32_t *order,
                            uint32_t early, uint32_t late)
 {
     if (life->slots[early].death >= life->slots[late].birth)
         return false;
-    uint32_t maker = order[life->slots[late].birth];
-    for (uint32_t i = life->touch_first[early]; i < life->touch_first[early + 1]; i++)
-        if (!plan_is_before(w, life->touch[i], maker))
+    if (!life->has_parts[late])
+        return all_before(w, life, early, order[life->slots[late].birth]);
+    for (uint32_t i = life->touch_first[late]; i < life->touch_first[late + 1]; i++)
+        if (!all_before(w, life, early, life->touch[i]))
             return false;
     return true;
 }

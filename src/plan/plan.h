@@ -18,7 +18,10 @@ enum { PLAN_ALIGN = MEM_ALIGN };
 /* How a value lies, by value id. */
 typedef struct plan_view {
     const ir_value *source; /* the value whose memory it shares (itself not a view); NULL: none */
-    int64_t offset;         /* elements from the source's start */
+    /* Not NULL: it is no view of what others have written, but written by its own node, to where
+     * this one joins it with other values. The source is what they become in the end. */
+    const ir_node *joiner;
+    int64_t offset;               /* elements from the source's start */
     int64_t strides[IR_MAX_RANK]; /* elements */
     bool dense;
 } plan_view;
@@ -80,13 +83,20 @@ static inline const ir_value *plan_source(const plan_view *views, const ir_value
     return views[v->id].source ? views[v->id].source : v;
 }
 
+/* Is it what another node has written, so that its own node has nothing to write? */
+static inline bool plan_is_view(const plan_view *views, const ir_value *v)
+{
+    return views[v->id].source && !views[v->id].joiner;
+}
+
 /* Decides every view. Results in `memory`. `updates` as in plan_problem. */
 tacit_status plan_views(const ir_graph *g, ir_node *const *nodes, uint32_t n_nodes,
                         ir_value *const *updates, arena *memory, const plan_view **out,
                         tacit_error *err);
 /* The value as an operand of lowering. */
 op_operand plan_operand(const plan_view *views, const ir_value *v);
-/* Does the node move no bytes, because all its outputs are views? */
+/* Does the node move no bytes, because all its outputs are views, or all its inputs lie where it
+ * joins them? */
 bool plan_is_alias_node(const plan_view *views, const ir_node *node);
 
 /* Everything in `memory`, which also holds temporaries. */

@@ -21,7 +21,8 @@ typedef struct replay {
     stretches *spaces; /* 0: the arena; 1 + k: output k */
     stretches spare;
     uint32_t *contents; /* by value id: the value whose bytes it shows */
-    int64_t *start;     /* by value id: first byte, relative to its slot or outside memory */
+    int64_t *start;     /* by value id: first byte, relative to that value's */
+    int64_t *inset;     /* by value id: bytes of its slot before it, where it is a part */
     uint32_t *shared;   /* by value id: 1 + the output whose buffer this input may lie in, or 0 */
     bool *ready;        /* by value id */
     tacit_error *err;
@@ -130,8 +131,8 @@ static tacit_status locate(replay *r, const ir_node *node, const ir_value *v, ra
     if (s->place == PLAN_OUTPUT &&
         !ir_type_bytes(&r->p->graph->outputs.data[s->output]->type, &limit))
         return wrong(r, node, "an output of unknown size holds", v);
-    out->begin = s->offset + (uint64_t)low;
-    out->end = s->offset + (uint64_t)high;
+    out->begin = s->offset + (uint64_t)(r->inset[base->id] + low);
+    out->end = s->offset + (uint64_t)(r->inset[base->id] + high);
     if (s->offset % PLAN_ALIGN || out->end > limit)
         return wrong(r, node, "misplaced", v);
     return TACIT_OK;
@@ -156,7 +157,10 @@ static tacit_status make_view(replay *r, const ir_node *node, uint32_t out)
     for (uint32_t k = 0; k < node->n_inputs; k++) {
         const ir_value *in = node->inputs[k];
         op_view view = {0};
-        if (!in || !r->ready[in->id] || r->contents[in->id] != claim->source->id)
+        if (!in || !r->ready[in->id])
+            continue;
+        const ir_value *shown = r->p->graph->values.data[r->contents[in->id]];
+        if (plan_source(r->p->views, shown) != claim->source)
             continue;
         op_operand o = plan_operand(r->p->views, in);
         if (!node->op->alias || !node->op->alias(node, k, &o, out, &view))
@@ -164,7 +168,8 @@ static tacit_status make_view(replay *r, const ir_node *node, uint32_t out)
         int64_t bits = tacit_dtype_bits(in->type.dtype);
         int64_t first = r->start[in->id] + view.offset * bits / 8;
         size_t strides = (size_t)v->type.shape.rank * sizeof *view.strides;
-        if (claim->offset * bits / 8 != first || memcmp(view.strides, claim->strides, strides) != 0)
+        if (claim->offset * bits / 8 != r->inset[shown->id] + first ||
+            memcmp(view.strides, claim->strides, strides) != 0)
             continue;
         if (r->plan->slot_of[v->id] != r->plan->slot_of[in->id])
             return wrong(r, node, "a view elsewhere than its source:", v);
@@ -204,6 +209,69 @@ static tacit_status check_overlap(replay *r, const ir_node *node, uint32_t out, 
     return TACIT_OK;
 }
 
+/* The bytes of output 0 that input `k` becomes. */
+static tacit_status piece_of(replay *r, const ir_node *node, uint32_t k, const range *to,
+                             range *out)
+{
+    const ir_value *v = node->inputs[k];
+    int64_t offset = 0;
+    size_t bytes;
+    if (!v || !node->op->part || !node->op->part(node, k, &offset) ||
+        !ir_type_bytes(&v->type, &bytes))
+        return wrong(r, node, "no part of its output:", v);
+    *out = *to;
+    out->begin += (uint64_t)(offset * (int64_t)tacit_dtype_bits(v->type.dtype) / 8);
+    out->end = out->begin + bytes;
+    return out->end <= to->end ? TACIT_OK : wrong(r, node, "a part reaches outside", v);
+}
+
+static bool joins(const replay *r, const ir_node *node)
+{
+    for (uint32_t k = 0; k < node->n_inputs; k++)
+        if (node->inputs[k] && r->p->views[node->inputs[k]->id].joiner == node)
+            return true;
+    return false;
+}
+
+/* Parts are where they belong already; other inputs are copied, not over any of them. */
+static tacit_status check_join(replay *r, const ir_node *node, const range *to)
+{
+    for (uint32_t k = 0; k < node->n_inputs; k++) {
+        range piece, from;
+        TRY(piece_of(r, node, k, to, &piece));
+        TRY(locate(r, node, node->inputs[k], &from));
+        if (r->p->views[node->inputs[k]->id].joiner == node) {
+            if (from.outside || from.space != piece.space || from.begin != piece.begin)
+                return wrong(r, node, "joined where it does not lie:", node->inputs[k]);
+            continue;
+        }
+        for (uint32_t j = 0; j < node->n_inputs; j++) {
+            TRY(locate(r, node, node->inputs[j], &from));
+            if (ranges_meet(&from, &piece))
+                return wrong(r, node, "overwrites its own input", node->inputs[j]);
+        }
+    }
+    return TACIT_OK;
+}
+
+/* What showed a part shows that part of the whole. */
+static tacit_status take_over(replay *r, const ir_node *node, const range *to)
+{
+    for (uint32_t k = 0; k < node->n_inputs; k++) {
+        const ir_value *v = node->inputs[k];
+        range piece;
+        if (!v || r->p->views[v->id].joiner != node)
+            continue;
+        TRY(piece_of(r, node, k, to, &piece));
+        for (uint32_t i = 0; i < r->p->graph->values.count; i++)
+            if (r->contents[i] == v->id) {
+                r->contents[i] = node->outputs[0]->id;
+                r->start[i] += (int64_t)(piece.begin - to->begin);
+            }
+    }
+    return TACIT_OK;
+}
+
 static tacit_status check_scratch(replay *r, uint32_t step)
 {
     const ir_node *node = r->plan->steps[step];
@@ -238,21 +306,22 @@ static tacit_status write_outputs(replay *r, const ir_node *node)
     for (uint32_t k = 0; k < node->n_outputs; k++) {
         const ir_value *v = node->outputs[k];
         range at;
-        if (!v || r->p->views[v->id].source)
+        if (!v || plan_is_view(r->p->views, v))
             continue;
         TRY(locate(r, node, v, &at));
         if (at.outside)
             return wrong(r, node, "no memory for", v);
-        TRY(check_overlap(r, node, k, &at));
+        TRY(joins(r, node) ? check_join(r, node, &at) : check_overlap(r, node, k, &at));
         for (uint32_t j = 0; j < k; j++) {
             range other;
-            if (!node->outputs[j] || r->p->views[node->outputs[j]->id].source)
+            if (!node->outputs[j] || plan_is_view(r->p->views, node->outputs[j]))
                 continue;
             TRY(locate(r, node, node->outputs[j], &other));
             if (ranges_meet(&other, &at))
                 return wrong(r, node, "two outputs overlap:", v);
         }
         TRY(take(r, &r->spaces[at.space], at.begin, at.end, v->id));
+        TRY(take_over(r, node, &at));
         r->ready[v->id] = true;
     }
     return TACIT_OK;
@@ -263,7 +332,7 @@ static tacit_status replay_step(replay *r, uint32_t step)
     const ir_node *node = r->plan->steps[step];
     bool moves = false;
     for (uint32_t k = 0; k < node->n_outputs; k++)
-        moves |= node->outputs[k] && !r->p->views[node->outputs[k]->id].source;
+        moves |= node->outputs[k] && !plan_is_view(r->p->views, node->outputs[k]);
     for (uint32_t k = 0; k < node->n_inputs; k++) {
         const ir_value *v = node->inputs[k];
         if (v && !r->ready[v->id])
@@ -272,7 +341,7 @@ static tacit_status replay_step(replay *r, uint32_t step)
             TRY(check_read(r, node, v));
     }
     for (uint32_t k = 0; k < node->n_outputs; k++)
-        if (node->outputs[k] && r->p->views[node->outputs[k]->id].source)
+        if (node->outputs[k] && plan_is_view(r->p->views, node->outputs[k]))
             TRY(make_view(r, node, k));
     TRY(check_scratch(r, step));
     return write_outputs(r, node);
@@ -308,13 +377,16 @@ static tacit_status replay_open(replay *r)
     r->spaces = (void *)ARENA_ARRAY(r->memory, g->outputs.count + 1u, stretches);
     r->contents = ARENA_ARRAY(r->memory, g->values.count + 1u, uint32_t);
     r->start = ARENA_ARRAY(r->memory, g->values.count + 1u, int64_t);
+    r->inset = ARENA_ARRAY(r->memory, g->values.count + 1u, int64_t);
     r->ready = ARENA_ARRAY(r->memory, g->values.count + 1u, bool);
     r->shared = ARENA_ARRAY(r->memory, g->values.count + 1u, uint32_t);
-    if (!r->spaces || !r->contents || !r->start || !r->ready || !r->shared)
+    if (!r->spaces || !r->contents || !r->start || !r->inset || !r->ready || !r->shared)
         return error_memory(r->err, "checking the plan");
     for (uint32_t i = 0; i < g->values.count; i++) {
         const ir_value *v = g->values.data[i];
         r->contents[i] = i;
+        if (r->p->views[i].joiner)
+            r->inset[i] = r->p->views[i].offset * (int64_t)tacit_dtype_bits(v->type.dtype) / 8;
         r->ready[i] = v->is_input || plan_is_constant(v);
     }
     for (uint32_t i = 0; r->p->updates && i < g->outputs.count; i++) {
@@ -349,20 +421,36 @@ static int by_place(const void *a, const void *b)
     return x->at.begin < y->at.begin ? -1 : x->at.begin > y->at.begin;
 }
 
+/* Of what is joined only inputs that are no parts are written. */
+static tacit_status list_pieces(replay *r, const ir_node *node, const access *whole, accesses *all)
+{
+    for (uint32_t k = 0; k < node->n_inputs; k++) {
+        access a = *whole;
+        if (r->p->views[node->inputs[k]->id].joiner == node)
+            continue;
+        TRY(piece_of(r, node, k, &whole->at, &a.at));
+        if (!vec_push(r->memory, all, a))
+            return error_memory(r->err, "checking the plan");
+    }
+    return TACIT_OK;
+}
+
 static tacit_status list_accesses(replay *r, uint32_t step, accesses *all)
 {
     const ir_node *node = r->plan->steps[step];
     bool moves = false;
     for (uint32_t k = 0; k < node->n_outputs; k++)
-        moves |= node->outputs[k] && !r->p->views[node->outputs[k]->id].source;
+        moves |= node->outputs[k] && !plan_is_view(r->p->views, node->outputs[k]);
     for (uint32_t i = 0; moves && i < node->n_inputs + node->n_outputs; i++) {
         bool write = i >= node->n_inputs;
         const ir_value *v = write ? node->outputs[i - node->n_inputs] : node->inputs[i];
         access a = {.step = step, .write = write};
-        if (!v || (write && r->p->views[v->id].source))
+        if (!v || (write && plan_is_view(r->p->views, v)))
             continue;
         TRY(locate(r, node, v, &a.at));
-        if (!a.at.outside && !vec_push(r->memory, all, a))
+        if (write && joins(r, node))
+            TRY(list_pieces(r, node, &a, all));
+        else if (!a.at.outside && !vec_push(r->memory, all, a))
             return error_memory(r->err, "checking the plan");
     }
     uint32_t slot = r->plan->scratch_at[step];

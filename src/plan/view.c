@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Which values are views. A dense view is free for every reader; a strided one is taken only when
  * every reader accepts it. A graph output lies dense in its caller's buffer, so it is a view only
- * when it covers its source exactly: then the source is written into that buffer instead. */
+ * when it covers its source exactly: then the source is written into that buffer instead.
+ * And which are written to where they will be joined with others, so that joining moves nothing: no
+ * byte of what is joined is written twice, whatever the order of the nodes. */
 #include <string.h>
 
 #include "plan/plan.h"
@@ -11,7 +13,7 @@ typedef struct viewer {
     plan_view *views;
     bool *is_output; /* by value id */
     bool *claimed;   /* by value id of a source: some view of it is a graph output */
-    bool *inside;    /* by node id: planned here, so its rules are asked */
+    uint32_t *place; /* by node id: its position and 1; 0: not planned here, its rules not asked */
     bool *updates;   /* by value id: an output that may lie over an input */
     ir_uses uses;
 } viewer;
@@ -25,16 +27,25 @@ op_operand plan_operand(const plan_view *views, const ir_value *v)
     o.value = v;
     o.dense = views[v->id].dense;
     o.constant = plan_is_constant(v) ? ir_value_known(v) : NULL;
+    o.joiner = views[v->id].joiner;
     memcpy(o.strides, views[v->id].strides, sizeof o.strides);
     return o;
+}
+
+static bool all_joined(const plan_view *views, const ir_node *node)
+{
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        if (!node->inputs[i] || views[node->inputs[i]->id].joiner != node)
+            return false;
+    return node->n_inputs > 0;
 }
 
 bool plan_is_alias_node(const plan_view *views, const ir_node *node)
 {
     bool any = false;
     for (uint32_t i = 0; i < node->n_outputs; i++) {
-        if (node->outputs[i] && !views[node->outputs[i]->id].source)
-            return false;
+        if (node->outputs[i] && !plan_is_view(views, node->outputs[i]))
+            return all_joined(views, node);
         any |= node->outputs[i] != NULL;
     }
     return any;
@@ -74,7 +85,7 @@ static bool readers_accept(const viewer *w, const ir_value *v, const plan_view *
     memcpy(o.strides, view->strides, sizeof o.strides);
     for (uint32_t i = w->uses.start[v->id]; i < w->uses.start[v->id + 1]; i++) {
         const ir_use *use = &w->uses.all[i];
-        if (!use->node || !w->inside[use->node->id])
+        if (!use->node || !w->place[use->node->id])
             return false; /* caller's buffer, or the interpreter: dense only */
         const op_def *op = use->node->op;
         if (!(op->accepts && op->accepts(use->node, use->index, &o)) &&
@@ -166,6 +177,62 @@ static void settle_mixed(viewer *w, const ir_node *node)
     }
 }
 
+/* What is joined takes its memory from the time when its first part is made. A small one that is
+ * made long before the others would hold too much. */
+static bool worth_waiting(const viewer *w, const ir_node *node, const ir_value *v)
+{
+    enum { SOON = 16, SHARE = 4 };
+    return w->place[node->id] - w->place[v->producer->id] <= SOON ||
+           ir_shape_size(&node->outputs[0]->type.shape) <= SHARE * ir_shape_size(&v->type.shape);
+}
+
+/* Can input `k` be made where `node` joins it? */
+static bool may_join(const viewer *w, const ir_node *node, uint32_t k, int64_t *offset)
+{
+    const ir_value *v = node->inputs[k], *y = node->outputs[0];
+    if (!v || !v->producer || !w->place[v->producer->id] || plan_is_constant(v) ||
+        w->views[v->id].source || w->is_output[v->id] || w->claimed[v->id] ||
+        !ir_type_is_static(&v->type) || ir_shape_size(&v->type.shape) == 0)
+        return false;
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        if (i != k && node->inputs[i] == v)
+            return false;
+    int64_t bits = tacit_dtype_bits(v->type.dtype);
+    return v->type.dtype != TACIT_STRING && bits >= 8 && bits == tacit_dtype_bits(y->type.dtype) &&
+           node->op->part(node, k, offset) && *offset * bits / 8 % PLAN_ALIGN == 0 &&
+           worth_waiting(w, node, v);
+}
+
+static void join_parts(viewer *w, const ir_node *node)
+{
+    const ir_value *y = node->outputs[0];
+    if (!node->op->part || !y || plan_is_view(w->views, y) ||
+        w->updates[plan_source(w->views, y)->id])
+        return;
+    for (uint32_t k = 0; k < node->n_inputs; k++) {
+        int64_t offset = 0;
+        if (!may_join(w, node, k, &offset))
+            continue;
+        plan_view *part = &w->views[node->inputs[k]->id];
+        part->source = plan_source(w->views, y);
+        part->joiner = node;
+        part->offset = w->views[y->id].offset + offset;
+    }
+}
+
+/* Views of parts are views of the whole. */
+static void follow_parts(const viewer *w)
+{
+    for (uint32_t i = 0; i < w->graph->values.count; i++) {
+        plan_view *v = &w->views[i];
+        const plan_view *part = v->source ? &w->views[v->source->id] : NULL;
+        if (part && part->source) {
+            v->source = part->source;
+            v->offset += part->offset;
+        }
+    }
+}
+
 static tacit_status viewer_open(viewer *w, ir_node *const *nodes, uint32_t n_nodes,
                                 ir_value *const *updates, arena *memory, tacit_error *err)
 {
@@ -173,16 +240,16 @@ static tacit_status viewer_open(viewer *w, ir_node *const *nodes, uint32_t n_nod
     w->views = ARENA_ARRAY(memory, g->values.count + 1u, plan_view);
     w->is_output = ARENA_ARRAY(memory, g->values.count + 1u, bool);
     w->claimed = ARENA_ARRAY(memory, g->values.count + 1u, bool);
-    w->inside = ARENA_ARRAY(memory, g->nodes.count + 1u, bool);
+    w->place = ARENA_ARRAY(memory, g->nodes.count + 1u, uint32_t);
     w->updates = ARENA_ARRAY(memory, g->values.count + 1u, bool);
-    if (!w->views || !w->is_output || !w->claimed || !w->inside || !w->updates)
+    if (!w->views || !w->is_output || !w->claimed || !w->place || !w->updates)
         return error_memory(err, "the memory plan");
     for (uint32_t i = 0; i < g->outputs.count; i++) {
         w->is_output[g->outputs.data[i]->id] = true;
         w->updates[g->outputs.data[i]->id] = updates && updates[i];
     }
     for (uint32_t i = 0; i < n_nodes; i++)
-        w->inside[nodes[i]->id] = true;
+        w->place[nodes[i]->id] = i + 1;
     for (uint32_t i = 0; i < g->values.count; i++) {
         const ir_value *v = g->values.data[i];
         if (!ir_type_is_static(&v->type))
@@ -207,6 +274,9 @@ tacit_status plan_views(const ir_graph *g, ir_node *const *nodes, uint32_t n_nod
                 decide(&w, nodes[i], k);
         settle_mixed(&w, nodes[i]);
     }
+    for (uint32_t i = n_nodes; i-- > 0;) /* the last first: what is joined may be a part itself */
+        join_parts(&w, nodes[i]);
+    follow_parts(&w);
     *out = w.views;
     return TACIT_OK;
 }

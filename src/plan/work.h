@@ -5,12 +5,13 @@
 
 #include "plan/plan.h"
 
-/* A group is a value that owns memory together with its views; numbered 0 … n_groups-1. */
+/* A group is a value that owns memory together with its parts and views; numbered 0 … n_groups-1.
+ */
 typedef struct plan_group {
     const ir_value *value;
     uint64_t bytes;  /* rounded up to the alignment */
     uint64_t exact;  /* not rounded */
-    uint32_t maker;  /* position of the node that writes it */
+    uint32_t maker;  /* position of the node that writes it, or is the last that joins it */
     uint32_t output; /* graph output that it (or a view that covers it) is; else PLAN_NO_SLOT */
     bool stays;      /* read after the last node */
     bool updates;    /* lies where a graph input may lie that is read before */
@@ -59,6 +60,7 @@ typedef struct plan_life {
     uint32_t n_slots;
     uint32_t *slot_of_group;
     uint32_t *scratch_at; /* by step */
+    bool *has_parts;      /* by slot: several nodes make what is in it */
     uint64_t live_bytes;  /* largest live set in the arena */
     /* Parallel: positions that touch slot i are touch[touch_first[i] … touch_first[i + 1]). */
     uint32_t *touch, *touch_first;

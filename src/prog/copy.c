@@ -101,7 +101,7 @@ tacit_status prog_lower_copy(op_lower *c, const plan_view *views)
         const ir_value *v = c->node->outputs[i];
         uint32_t in = 0;
         op_view view;
-        if (!v || views[v->id].source)
+        if (!v || plan_is_view(views, v))
             continue;
         if (!find_view(c, i, &in, &view))
             return OP_LOWER_NO_KERNEL;

@@ -34,7 +34,7 @@ static bool suits_kernel(const prog_program *p, const op_lower *c)
             !(node->op->accepts && node->op->accepts(node, i, &c->in[i])))
             return false;
     for (uint32_t i = 0; i < node->n_outputs; i++)
-        if (node->outputs[i] && p->views[node->outputs[i]->id].source)
+        if (node->outputs[i] && plan_is_view(p->views, node->outputs[i]))
             return false;
     return node->op->lower != NULL;
 }
@@ -141,7 +141,9 @@ tacit_status prog_lower(prog_program *p, tacit_error *err)
                         .err = err};
         first_job[i] = jobs.count;
         if (plan_is_alias_node(p->views, c->node)) {
-            op_lower_note(c, "a view: moves no bytes");
+            op_lower_note(c, plan_is_view(p->views, c->node->outputs[0])
+                                 ? "a view: moves no bytes"
+                                 : "its inputs are made where it joins them: moves no bytes");
             continue;
         }
         tacit_status status = lower_node(p, c, err);

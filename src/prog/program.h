@@ -108,11 +108,11 @@ typedef struct prog_program {
     uint64_t weight_bytes, packed_bytes, mapped_bytes, largest_scratch;
 } prog_program;
 
+/* What is better begun before there is a graph to be built: what the executor asks the system for,
+ * and finding memory for the weights that a slab, to be given in the options, expects. */
+void prog_prepare(tacit_executor executor, slab *weights);
 /* Builds a program from a sorted, inferred graph, which it may edit (copies for outputs) and which
  * must outlive it. */
-/* What can be done, beside others, before there is a graph to be built: by then a slab that expects
- * weights, to be given in the options, has memory for them. */
-void prog_prepare(tacit_executor executor, slab *weights);
 tacit_status prog_build(ir_graph *g, const prog_options *options, prog_program **out,
                         tacit_error *err);
 void prog_free(prog_program *program);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -89,6 +90,43 @@ static void ledger_release(void *context, void *memory, size_t size)
     l->bytes -= size;
     l->blocks--;
     free(memory);
+}
+
+static bool is_resident(char *at)
+{
+    unsigned char there = 0;
+    char *page = at - ((uintptr_t)at & 4095);
+    assert_int_equal(mincore(page, 1, &there), 0);
+    return there & 1;
+}
+
+/* Pages that were found for nobody are given back; what was asked for can be used in any case. */
+static void slab_finds_pages(void **state)
+{
+    (void)state;
+    enum { EXPECTED = 64 << 20, ASKED = 5 << 20 };
+    slab s;
+    slab_init(&s, NULL, EXPECTED);
+    slab_find_pages(&s);
+    bool finds = s.finder != NULL; /* there is another processor, and one block for all */
+    char *data = slab_alloc(&s, ASKED);
+    assert_non_null(data);
+    for (int i = 0; finds && i < 10000 && !is_resident(data + EXPECTED - 1); i++)
+        usleep(1000);
+    if (finds)
+        assert_true(is_resident(data) && is_resident(data + EXPECTED - 1));
+    slab_settle(&s);
+    assert_null(s.finder);
+    if (finds)
+        assert_true(is_resident(data + ASKED - 1) && !is_resident(data + EXPECTED - 1));
+    memset(data, 1, ASKED);
+    slab_settle(&s);
+    slab_free(&s);
+    slab_init(&s, NULL, EXPECTED); /* released while pages are being found */
+    slab_find_pages(&s);
+    slab_back(&s, (slab_mark){0});
+    assert_null(s.finder);
+    slab_free(&s);
 }
 
 static void slab_gives_back_to_a_mark(void **state)
@@ -286,6 +324,7 @@ int main(void)
         cmocka_unit_test(error_carries_context),
         cmocka_unit_test(arena_keeps_alignment_and_contents),
         cmocka_unit_test(arena_prints_texts_of_all_lengths),
+        cmocka_unit_test(slab_finds_pages),
         cmocka_unit_test(slab_gives_back_to_a_mark),
         cmocka_unit_test(map_finds_what_was_put),
         cmocka_unit_test(vec_grows),

@@ -37,6 +37,15 @@ static const op_def each_row = {.name = "Each", .inplace = 3, .accepts = accepts
 /* out_k[e] = seed + k + e·Σ all inputs; dense inputs only */
 static const op_def mix_row = {.name = "Mix"};
 static const op_def view_row = {.name = "View", .alias = view_alias};
+/* one input behind the other */
+static bool join_part(const ir_node *node, uint32_t in, int64_t *offset)
+{
+    *offset = 0;
+    for (uint32_t k = 0; k < in; k++)
+        *offset += node->inputs[k]->type.shape.dims[0];
+    return true;
+}
+static const op_def join_row = {.name = "Join", .part = join_part, .accepts = accepts_all};
 
 typedef struct world {
     arena memory;
@@ -92,8 +101,25 @@ static void add_mix(world *w)
 {
     ir_value *in[] = {pick(w), pick(w)};
     int64_t n = rng_below(&w->r, 3) ? length(in[0]) : 1 + (int64_t)rng_below(&w->r, 200);
+    if (rng_below(&w->r, 2)) /* as parts want it */
+        n = (int64_t)align_up((size_t)n, PLAN_ALIGN / sizeof(uint32_t));
     add_node(w, &mix_row, 1 + (uint32_t)rng_below(&w->r, 2), in, 1 + (uint32_t)rng_below(&w->r, 2),
              n);
+}
+
+static void add_join(world *w)
+{
+    ir_value *in[3];
+    uint32_t n_in = 1 + (uint32_t)rng_below(&w->r, 3);
+    int64_t n = 0;
+    for (uint32_t k = 0; k < n_in; k++) {
+        in[k] = rng_below(&w->r, 2) ? pick(w) : w->g->values.data[w->g->values.count - 1];
+        n += length(in[k]);
+    }
+    if (n > 2000) /* of joins of joins */
+        add_mix(w);
+    else
+        add_node(w, &join_row, n_in, in, 1, n);
 }
 
 static void build(world *w, uint32_t n_nodes)
@@ -105,13 +131,15 @@ static void build(world *w, uint32_t n_nodes)
         assert_non_null(ir_input_new(w->g, NULL, &type));
     }
     for (uint32_t i = 0; i < n_nodes; i++) {
-        uint64_t kind = rng_below(&w->r, 10);
+        uint64_t kind = rng_below(&w->r, 12);
         if (kind < 3)
             add_view(w);
         else if (kind < 7)
             add_each(w);
-        else
+        else if (kind < 10)
             add_mix(w);
+        else
+            add_join(w);
     }
     bool *pinned = ARENA_ARRAY(&w->memory, w->g->values.count, bool);
     size_t *scratch = ARENA_ARRAY(&w->memory, n_nodes, size_t);
@@ -159,6 +187,17 @@ static lie planned(const machine *m, const ir_value *v)
     return (lie){base + view->offset, view->strides[0]};
 }
 
+/* Inputs without an address are there already. */
+static void join(const ir_node *node, const lie *in, const lie *out)
+{
+    for (uint32_t k = 0; k < node->n_inputs; k++) {
+        int64_t offset;
+        (void)join_part(node, k, &offset);
+        for (int64_t e = 0; in[k].data && e < length(node->inputs[k]); e++)
+            out->data[(offset + e) * out->stride] = in[k].data[e * in[k].stride];
+    }
+}
+
 static void compute(const ir_node *node, const lie *in, const lie *out)
 {
     uint32_t seed = (uint32_t)ir_attr_int(node, "seed", 0), sum = 0;
@@ -166,6 +205,10 @@ static void compute(const ir_node *node, const lie *in, const lie *out)
         int64_t offset = ir_attr_int(node, "offset", 0), step = ir_attr_int(node, "step", 1);
         for (int64_t e = 0; e < length(node->outputs[0]); e++)
             out[0].data[e * out[0].stride] = in[0].data[(offset + e * step) * in[0].stride];
+        return;
+    }
+    if (node->op == &join_row) {
+        join(node, in, out);
         return;
     }
     for (uint32_t k = 0; k < node->n_inputs; k++)
@@ -181,9 +224,12 @@ static void compute(const ir_node *node, const lie *in, const lie *out)
 
 static void run_node(const machine *m, const ir_node *node, uint32_t **plain)
 {
-    lie in[2], out[2];
-    for (uint32_t k = 0; k < node->n_inputs; k++)
+    lie in[3], out[2];
+    for (uint32_t k = 0; k < node->n_inputs; k++) {
         in[k] = plain ? (lie){plain[node->inputs[k]->id], 1} : planned(m, node->inputs[k]);
+        if (!plain && m->w->p.views[node->inputs[k]->id].joiner == node)
+            in[k].data = NULL;
+    }
     for (uint32_t k = 0; k < node->n_outputs; k++)
         out[k] = plain ? (lie){plain[node->outputs[k]->id], 1} : planned(m, node->outputs[k]);
     compute(node, in, out);
@@ -236,7 +282,7 @@ static void plan_or_fail(world *w, uint64_t seed)
 static void ten_thousand_random_graphs(void **state)
 {
     (void)state;
-    uint64_t bound = 0, total = 0;
+    uint64_t bound = 0, total = 0, joined = 0;
     for (uint64_t seed = 0; seed < 10000; seed++) {
         world w = {.r = rng_seed(seed)};
         arena_init(&w.memory, NULL);
@@ -244,6 +290,8 @@ static void ten_thousand_random_graphs(void **state)
         plan_or_fail(&w, seed);
         assert_true(results_agree(&w));
         assert_true(w.plan.arena_bytes >= w.plan.lower_bound);
+        for (uint32_t i = 0; i < w.g->values.count; i++)
+            joined += w.p.views[i].joiner != NULL;
         bound += w.plan.lower_bound;
         total += w.plan.arena_bytes;
         uint64_t serial = w.plan.arena_bytes;
@@ -255,6 +303,7 @@ static void ten_thousand_random_graphs(void **state)
     }
     /* Over all graphs the arenas stay within 2 % of the largest live sets. */
     assert_true(total * 100 <= bound * 102);
+    assert_true(joined > 2000);
 }
 
 static void large_graphs(void **state)
