@@ -3,7 +3,7 @@
 runs it when asked; sides take turns in rounds, a pause between them, so that no side pays for the
 threads of another. A turn during which other processes (or the host) took the cores is thrown away.
 Whether somebody else had the other half of a core is asked before and behind each turn (bench/calm.c):
-turns count that were not slowed down, or where there are too few after a while, those that were least.
+turns count that were not slowed down, or where those are few after a while, the third that was least.
 Reported: the median over all runs of the turns that count.
 
 Usage: compare.py BUILD [PREFIX]   entries whose name begins with PREFIX
@@ -42,8 +42,8 @@ PAUSE = 0.05  # seconds between sides: spinning threads have gone to sleep by th
 WARM = 0.15  # seconds of runs that do not count
 TURN = 0.02  # seconds of runs a side gets at a time: those who disturb come and go
 WAIT = 20  # times that a turn waits for them to go, 2 ms each
-LEAST = int(os.environ.get("TACIT_BENCH_ROUNDS", "7"))  # turns of a side that count, …
-WANTED = 6 * LEAST  # … and as many as are wanted,
+LEAST = int(os.environ.get("TACIT_BENCH_ROUNDS", "7"))  # turns of a side that count at least, …
+WANTED = 6 * LEAST  # … and as many calm ones as are wanted,
 LIMIT = 12  # if they can be had in so many seconds
 OPENINGS = 5, 15  # of a side: at least, and at most, if they can be had in as many seconds
 FRESH = 1 << 30  # bytes of memory that an opening may ask for
@@ -165,8 +165,9 @@ class Side(Server):
 
     def counted(self):
         """The runs that count."""
-        turns = sorted(self.turns, key=lambda turn: turn[0])[:max(LEAST, self.calm_turns())]
-        return [ns for _, runs in turns for ns in runs]
+        count = max(LEAST, self.calm_turns(), len(self.turns) // 3)
+        calmest = sorted(self.turns, key=lambda turn: turn[0])[:count]
+        return [ns for _, runs in calmest for ns in runs]
 
     def median(self):
         return statistics.median(self.counted()) / 1e6
@@ -254,8 +255,10 @@ class Bench:
                               *sizes], "torch"))
         return commands
 
-    def sides(self, *arguments, cpus=None):
-        return [Side(command, label, cpus) for command, label in self.commands(*arguments)]
+    def open_sides(self, sides, *arguments, cpus=None):
+        """One by one, so that those that were opened can be closed if the next cannot."""
+        for command, label in self.commands(*arguments):
+            sides.append(Side(command, label, cpus))
 
     def compare(self, name, arguments, threads, asked=""):
         path = self.model(name, arguments)
@@ -263,8 +266,8 @@ class Bench:
         cpus = processors(threads)
         sides, calm = [], Calm(self.build, cpus)
         try:
-            sides = self.sides(path, "none" if asked else arguments, threads, asked.split(),
-                               cpus=cpus)
+            self.open_sides(sides, path, "none" if asked else arguments, threads, asked.split(),
+                            cpus=cpus)
             interleave(sides, calm)
             ours, more = sides[0], measured(sides)
             if len(sides) == 1:

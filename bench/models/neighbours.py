@@ -52,20 +52,18 @@ def error(one, two):
     return statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else 0
 
 
-def open_sides(bench, path, past):
+def open_sides(bench, sides, path, past):
     ours = ["--cache", "256", "--past", str(past)] if past else []
     dims = [f"past={past}"] if past else []
-    sides = []
     for threads in (1, 2):
-        sides += bench.sides(path, "none", threads, ours, dims)
-    return sides
+        bench.open_sides(sides, path, "none", threads, ours, dims)
 
 
 def neighbour(bench, name, arguments, past, count):
     path = bench.model("decode-gpt2" if past else name, arguments)
     sides, busy = [], []
     try:
-        sides = open_sides(bench, path, past)
+        open_sides(bench, sides, path, past)
         busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
         times = measure(sides)
     finally:
