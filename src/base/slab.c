@@ -62,16 +62,14 @@ static bool start_finder(slab_finder *f)
     return started;
 }
 
-void slab_settle(slab *s)
+/* Pages that it found behind what was asked for go back. */
+static void stop_finder(slab *s, const slab_block *first)
 {
     slab_finder *f = s->finder;
     if (!f)
         return;
     atomic_store_explicit(&f->stop, true, memory_order_relaxed);
     pthread_join(f->thread, NULL);
-    slab_block *first = s->blocks;
-    while (first->next)
-        first = first->next;
     size_t used = align_up(first->used, MEM_HUGE_PAGE);
     if (used < f->found)
         (void)madvise(first->data + used, f->found - used, MADV_DONTNEED);
@@ -82,7 +80,7 @@ void slab_settle(slab *s)
 static void drop_newest(slab *s)
 {
     if (!s->blocks->next)
-        slab_settle(s);
+        stop_finder(s, s->blocks);
     slab_block *b = s->blocks;
     s->blocks = b->next;
     if (!b->lent)
@@ -93,6 +91,18 @@ static void drop_newest(slab *s)
 void slab_free(slab *s)
 {
     while (s->blocks)
+        drop_newest(s);
+}
+
+void slab_settle(slab *s)
+{
+    slab_block *first = s->blocks;
+    if (!s->finder)
+        return;
+    while (first->next)
+        first = first->next;
+    stop_finder(s, first);
+    if (s->blocks == first && !first->used)
         drop_newest(s);
 }
 

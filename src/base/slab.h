@@ -11,9 +11,9 @@ typedef struct slab_finder slab_finder;
 
 typedef struct slab {
     const tacit_allocator *allocator;
-    slab_block *blocks; /* newest first */
-    size_t expected;    /* bytes that will probably be asked for yet */
-    size_t total;       /* bytes of all blocks made so far */
+    slab_block *blocks;  /* newest first */
+    size_t expected;     /* bytes that will probably be asked for yet */
+    size_t total;        /* bytes of all blocks made so far */
     slab_finder *finder; /* NULL: none */
 } slab;
 
@@ -25,11 +25,11 @@ typedef struct slab_mark {
 void slab_init(slab *s, const tacit_allocator *allocator, size_t expected);
 void slab_free(slab *s); /* releases everything */
 
-/* For an empty slab: makes its first block, whose pages a thread has the system find, clearing them,
- * while the caller is busy with other things; else whoever writes them first would wait for that.
- * Nothing happens where it is not worth a thread. */
+/* For an empty slab: makes its first block, whose pages a thread has the system find, clearing
+ * them, while the caller is busy with other things; else whoever writes them first would wait for
+ * that. Nothing happens where it is not worth a thread. */
 void slab_find_pages(slab *s);
-/* The thread ends. Before anything is written; pages it found that nobody asked for go back. */
+/* The thread ends. Before anything is written; what it found and nobody asked for goes back. */
 void slab_settle(slab *s);
 
 /* Memory of the caller's, aligned to MEM_ALIGN, is used before any other. False: no memory for

@@ -14,8 +14,9 @@
 bool thread_start(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
                   void *context);
 /* Left alone Linux starts a thread on the processor of its maker and moves one of them away after a
- * tick or two, 4 ms: as long as all that a short-lived one has to do. So those with these attributes
- * start elsewhere; `allowed` is where they may go on. False: there is no other processor. */
+ * tick or two, 4 ms: as long as all that a short-lived one has to do. So those with these
+ * attributes start elsewhere; `allowed` is where they may go on. False: there is no other
+ * processor. */
 bool thread_elsewhere(pthread_attr_t *attributes, cpu_set_t *allowed);
 /* What ps and debuggers call the calling thread; 15 bytes count. (Naming another thread takes the
  * system as long as starting it.) */

@@ -103,8 +103,9 @@ CPU_DECLARE(cpu_blocked_leave_f32); /* and back */
  * sets). */
 enum { CPU_BLOCKED_POINTS = 36 };
 
-/* x[images, blocks, H, W, 16] to values[images][36][blocks][tiles][16], a point `step` floats behind
- * the one before. A kernel's tile is `group` rows of tiles, counted through blocks and images. */
+/* x[images, blocks, H, W, 16] to values[images][36][blocks][tiles][16], a point `step` floats
+ * behind the one before. A kernel's tile is `group` rows of tiles, counted through blocks and
+ * images. */
 typedef struct cpu_blocked_winograd_in_args {
     const float *x;
     float *values;

@@ -122,6 +122,12 @@ static void slab_finds_pages(void **state)
     memset(data, 1, ASKED);
     slab_settle(&s);
     slab_free(&s);
+    slab_init(&s, NULL, EXPECTED); /* nothing was asked for */
+    slab_find_pages(&s);
+    slab_settle(&s);
+    assert_null(s.blocks);
+    assert_non_null(slab_alloc(&s, 1));
+    slab_free(&s);
     slab_init(&s, NULL, EXPECTED); /* released while pages are being found */
     slab_find_pages(&s);
     slab_back(&s, (slab_mark){0});
