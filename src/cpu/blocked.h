@@ -110,7 +110,7 @@ typedef struct cpu_blocked_winograd_in_args {
     const float *x;
     float *values;
     int64_t images, blocks, in_height, in_width, pad_top, pad_left;
-    int64_t rows, columns; /* of tiles */
+    int64_t first, rows, columns; /* rows of tiles [first, first + rows), all columns */
     int64_t step, group;
 } cpu_blocked_winograd_in_args;
 
@@ -121,7 +121,7 @@ typedef struct cpu_blocked_winograd_out_args {
     const float *sums, *bias, *residual;
     float *y;
     int64_t images, blocks, height, width;
-    int64_t rows, columns;
+    int64_t first, rows, columns;
     int64_t group;
     cpu_epilogue epilogue;
 } cpu_blocked_winograd_out_args;

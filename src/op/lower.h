@@ -97,6 +97,7 @@ struct op_lower {
     op_place_fn *place;
     void *owner;              /* their context */
     op_jobs *jobs;            /* NULL: op_lower_later works at once */
+    bool serial;              /* thunks run one after another, on one thread */
     bool batch_invariant;     /* sums of a row are made in the same order whatever the batch */
     bool plain_sums;          /* term by term: no way with fewer multiplications */
     struct op_tuning *tuning; /* measured choices; may be NULL */

@@ -9,9 +9,17 @@
 typedef struct winograd {
     int64_t images, in, out; /* blocks */
     int64_t rows, columns;   /* of tiles */
-    int64_t step;            /* floats from a point of the values to the next */
-    size_t values, sums;     /* places in the scratch */
+    int64_t band;            /* rows of tiles that go through all steps before the next do */
+    const float *weights, *bias;
 } winograd;
+
+/* One of the bands. */
+typedef struct winograd_band {
+    const winograd *all;
+    int64_t first, rows, tiles;
+    int64_t step;        /* floats from a point of the values to the next */
+    size_t values, sums; /* places in the scratch */
+} winograd_band;
 
 bool op_blocked_winograd_suits(op_lower *c, const op_conv *conv)
 {
@@ -39,9 +47,10 @@ static int64_t rows_of_tile(const winograd *w)
     return 400 / w->columns + 1; /* about 20 µs */
 }
 
-static tacit_status emit_in(op_lower *c, const op_conv *conv, const winograd *w)
+static tacit_status emit_in(op_lower *c, const op_conv *conv, const winograd_band *b)
 {
-    int64_t group = rows_of_tile(w), all = w->images * w->in * w->rows;
+    const winograd *w = b->all;
+    int64_t group = rows_of_tile(w), all = w->images * w->in * b->rows;
     cpu_blocked_winograd_in_args *a =
         op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, blocked_winograd_in_f32),
                        CPU_PICK(c->cpu.isa, cpu_blocked_winograd_in_f32), sizeof *a,
@@ -54,13 +63,14 @@ static tacit_status emit_in(op_lower *c, const op_conv *conv, const winograd *w)
                                         .in_width = conv->w.in[1],
                                         .pad_top = conv->w.pad_begin[0],
                                         .pad_left = conv->w.pad_begin[1],
-                                        .rows = w->rows,
+                                        .first = b->first,
+                                        .rows = b->rows,
                                         .columns = w->columns,
-                                        .step = w->step,
+                                        .step = b->step,
                                         .group = group};
     TRY(op_lower_in(c, offsetof(cpu_blocked_winograd_in_args, x), 0));
-    TRY(op_lower_scratch(c, offsetof(cpu_blocked_winograd_in_args, values), w->values, true));
-    uint64_t tiles = (uint64_t)(w->images * w->in * OP_BLOCK * w->rows * w->columns);
+    TRY(op_lower_scratch(c, offsetof(cpu_blocked_winograd_in_args, values), b->values, true));
+    uint64_t tiles = (uint64_t)(w->images * w->in * OP_BLOCK * b->tiles);
     op_lower_cost(c, 4.0 * 36 * (double)tiles, tiles * 52 * sizeof(float));
     return TACIT_OK;
 }
@@ -80,17 +90,18 @@ static const float *transform_weights(op_lower *c, const op_conv *conv)
                : NULL;
 }
 
-static tacit_status emit_products(op_lower *c, const op_conv *conv, const winograd *w)
+static tacit_status emit_products(op_lower *c, const op_conv *conv, const winograd_band *b)
 {
-    int64_t tiles = w->rows * w->columns, width = cpu_gemm_width(c->cpu.isa);
+    const winograd *w = b->all;
+    int64_t tiles = b->tiles, width = cpu_gemm_width(c->cpu.isa);
     int64_t units = w->images * CPU_BLOCKED_POINTS, channels = w->out * OP_BLOCK;
     int32_t *taps = op_lower_pack(c, (size_t)w->in * sizeof *taps);
-    cpu_blocked_conv_args plan = {.weights = transform_weights(c, conv),
+    cpu_blocked_conv_args plan = {.weights = w->weights,
                                   .taps = taps,
                                   .n_taps = w->in,
                                   .full = w->in,
                                   .depth = OP_BLOCK,
-                                  .x_step = w->step,
+                                  .x_step = b->step,
                                   .step = OP_BLOCK,
                                   .row_step = tiles * OP_BLOCK,
                                   .width = tiles,
@@ -103,7 +114,7 @@ static tacit_status emit_products(op_lower *c, const op_conv *conv, const winogr
                                   .band = 1,
                                   .bands = 1,
                                   .epilogue = {.alpha = 1}};
-    if (!taps || !plan.weights)
+    if (!taps)
         return TACIT_ERR_MEMORY;
     for (int64_t i = 0; i < w->in; i++)
         taps[i] = (int32_t)(i * tiles * OP_BLOCK);
@@ -119,8 +130,8 @@ static tacit_status emit_products(op_lower *c, const op_conv *conv, const winogr
     if (!a)
         return TACIT_ERR_MEMORY;
     *a = plan;
-    TRY(op_lower_scratch(c, offsetof(cpu_blocked_conv_args, x), w->values, false));
-    TRY(op_lower_scratch(c, offsetof(cpu_blocked_conv_args, y), w->sums, true));
+    TRY(op_lower_scratch(c, offsetof(cpu_blocked_conv_args, x), b->values, false));
+    TRY(op_lower_scratch(c, offsetof(cpu_blocked_conv_args, y), b->sums, true));
     op_lower_cost(
         c, 2.0 * (double)(units * channels * tiles) * (double)conv->c,
         (uint64_t)(units * (channels + conv->c) * tiles + CPU_BLOCKED_POINTS * channels * conv->c) *
@@ -128,33 +139,52 @@ static tacit_status emit_products(op_lower *c, const op_conv *conv, const winogr
     return TACIT_OK;
 }
 
-static tacit_status emit_out(op_lower *c, const op_conv *conv, const winograd *w, const float *bias)
+static tacit_status emit_out(op_lower *c, const op_conv *conv, const winograd_band *b)
 {
-    int64_t group = rows_of_tile(w), all = w->images * w->out * w->rows;
+    const winograd *w = b->all;
+    int64_t group = rows_of_tile(w), all = w->images * w->out * b->rows;
     cpu_blocked_winograd_out_args *a =
         op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, blocked_winograd_out_f32),
                        CPU_PICK(c->cpu.isa, cpu_blocked_winograd_out_f32), sizeof *a,
                        (uint32_t)((all + group - 1) / group));
     if (!a)
         return TACIT_ERR_MEMORY;
-    *a = (cpu_blocked_winograd_out_args){.bias = bias,
+    *a = (cpu_blocked_winograd_out_args){.bias = w->bias,
                                          .images = w->images,
                                          .blocks = w->out,
                                          .height = conv->w.out[0],
                                          .width = conv->w.out[1],
-                                         .rows = w->rows,
+                                         .first = b->first,
+                                         .rows = b->rows,
                                          .columns = w->columns,
                                          .group = group};
     TRY(op_lower_epilogue(c, &a->epilogue));
-    if (bias)
+    if (w->bias)
         a->epilogue.bias = CPU_BIAS_COLUMN;
-    TRY(op_lower_scratch(c, offsetof(cpu_blocked_winograd_out_args, sums), w->sums, false));
+    TRY(op_lower_scratch(c, offsetof(cpu_blocked_winograd_out_args, sums), b->sums, false));
     if (op_lower_has(c, 3))
         TRY(op_lower_in(c, offsetof(cpu_blocked_winograd_out_args, residual), 3));
     TRY(op_lower_out(c, offsetof(cpu_blocked_winograd_out_args, y), 0));
-    uint64_t tiles = (uint64_t)(w->images * w->out * OP_BLOCK * w->rows * w->columns);
+    uint64_t tiles = (uint64_t)(w->images * w->out * OP_BLOCK * b->tiles);
     op_lower_cost(c, 3.0 * 36 * (double)tiles, tiles * 52 * sizeof(float));
     return TACIT_OK;
+}
+
+/* Rows of tiles of which values and sums stay in a core's cache, about, where the weights, which
+ * are read again for each band, are few enough for that. */
+static int64_t rows_of_band(const winograd *w)
+{
+    enum { ROOM = 640 << 10, TILES = 28 };
+    int64_t tile = CPU_BLOCKED_POINTS * OP_BLOCK * (int64_t)sizeof(float) * (w->in + w->out);
+    int64_t weights =
+        CPU_BLOCKED_POINTS * OP_BLOCK * OP_BLOCK * (int64_t)sizeof(float) * w->in * w->out;
+    int64_t rows = ROOM / (tile * w->columns * w->images);
+    int64_t least = (TILES + w->columns - 1) / w->columns;
+    rows = rows > least ? rows : least;
+    int64_t bands = (w->rows + rows - 1) / rows;
+    if ((bands - 1) * weights > 2 * tile * w->rows * w->columns)
+        return w->rows;
+    return (w->rows + bands - 1) / bands;
 }
 
 tacit_status op_lower_blocked_winograd(op_lower *c, const op_conv *conv)
@@ -164,25 +194,33 @@ tacit_status op_lower_blocked_winograd(op_lower *c, const op_conv *conv)
                   .out = op_blocks(conv->m),
                   .rows = (conv->w.out[0] + 3) / 4,
                   .columns = (conv->w.out[1] + 3) / 4};
-    float *bias = NULL;
     if (op_lower_has(c, 2)) {
         const ir_tensor *known = ir_value_known(c->in[2].value);
-        bias = op_lower_pack(c, (size_t)(w.out * OP_BLOCK) * sizeof *bias);
+        float *bias = op_lower_pack(c, (size_t)(w.out * OP_BLOCK) * sizeof *bias);
         if (!bias)
             return TACIT_ERR_MEMORY;
         for (int64_t i = 0; i < w.out * OP_BLOCK; i++)
             bias[i] = i < conv->m ? ((const float *)known->data)[i] : 0.0f;
+        w.bias = bias;
     }
+    w.weights = transform_weights(c, conv);
+    if (!w.weights)
+        return TACIT_ERR_MEMORY;
+    /* Threads would wait for each other at the end of each step of each band. */
+    w.band = c->serial ? rows_of_band(&w) : w.rows;
     /* Lines between two points are odd in number: a window's 36 then go to as many places of a
      * cache. */
-    w.step = (w.in * w.rows * w.columns | 1) * OP_BLOCK;
-    size_t points = (size_t)(w.images * CPU_BLOCKED_POINTS);
-    size_t tiles = (size_t)(w.rows * w.columns * OP_BLOCK);
-    w.values = op_lower_reserve(c, points * (size_t)w.step * sizeof(float));
-    w.sums = op_lower_reserve(c, points * tiles * (size_t)w.out * sizeof(float));
-    TRY(emit_in(c, conv, &w));
-    TRY(emit_products(c, conv, &w));
-    TRY(emit_out(c, conv, &w, bias));
+    winograd_band b = {.all = &w, .step = (w.in * w.band * w.columns | 1) * OP_BLOCK};
+    size_t points = (size_t)(w.images * CPU_BLOCKED_POINTS) * sizeof(float);
+    b.values = op_lower_reserve(c, points * (size_t)b.step);
+    b.sums = op_lower_reserve(c, points * (size_t)(w.out * w.band * w.columns * OP_BLOCK));
+    for (; b.first < w.rows; b.first += w.band) {
+        b.rows = w.rows - b.first < w.band ? w.rows - b.first : w.band;
+        b.tiles = b.rows * w.columns;
+        TRY(emit_in(c, conv, &b));
+        TRY(emit_products(c, conv, &b));
+        TRY(emit_out(c, conv, &b));
+    }
     op_lower_note(c,
                   "Winograd F(4x4,3x3) on %s: %lldx%lld tiles, 36 products of %lldx%lldx%lld; the "
                   "direct sums would multiply 4 times as often",

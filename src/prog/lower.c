@@ -135,6 +135,7 @@ tacit_status prog_lower(prog_program *p, tacit_error *err)
                         .place = p->options.place,
                         .owner = p->options.owner,
                         .jobs = &jobs,
+                        .serial = p->options.executor == TACIT_EXEC_SERIAL,
                         .batch_invariant = p->options.batch_invariant,
                         .plain_sums = p->options.plain_sums,
                         .tuning = p->options.tuning,

@@ -16,7 +16,7 @@ enum { INPUTS = OP_CASE_INPUTS, OUTPUTS = OP_CASE_OUTPUTS };
 
 typedef struct run_mode {
     cpu_isa isa;
-    bool strided, streamed; /* streamed: weights count as more than a cache holds */
+    bool strided, streamed; /* streamed: one thread, weights count as more than a cache holds */
     int in_place;           /* output 0 lies over this input; -1: apart */
     uint32_t constants;
 } run_mode;
@@ -208,6 +208,7 @@ static void run_mode_once(op_case *c, rng *r, uint32_t n_out, run_mode mode, dou
                       .memory = &memory,
                       .constants = &constants,
                       .constant_bytes = mode.streamed ? SIZE_MAX : 0,
+                      .serial = mode.streamed,
                       .err = &c->err};
     lower.cpu.isa = mode.isa;
     if (mode.isa < CPU_AVX512)
