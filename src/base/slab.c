@@ -70,9 +70,10 @@ static void stop_finder(slab *s, const slab_block *first)
         return;
     atomic_store_explicit(&f->stop, true, memory_order_relaxed);
     pthread_join(f->thread, NULL);
-    size_t used = align_up(first->used, MEM_HUGE_PAGE);
-    if (used < f->found)
-        (void)madvise(first->data + used, f->found - used, MADV_DONTNEED);
+    size_t used = align_up(first->used, MEM_HUGE_PAGE), found = align_up(f->found, MEM_HUGE_PAGE);
+    found = found < f->size ? found : f->size; /* huge pages come whole */
+    if (used < found)
+        (void)madvise(first->data + used, found - used, MADV_DONTNEED);
     s->finder = NULL;
     mem_release(s->allocator, f, sizeof *f);
 }
