@@ -100,6 +100,16 @@ static bool is_resident(char *at)
     return there & 1;
 }
 
+/* Some systems say yes for all. */
+static bool residence_is_known(void)
+{
+    char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(page != MAP_FAILED);
+    bool known = !is_resident(page);
+    munmap(page, 4096);
+    return known;
+}
+
 /* Pages that were found for nobody are given back; what was asked for can be used in any case. */
 static void slab_finds_pages(void **state)
 {
@@ -108,7 +118,8 @@ static void slab_finds_pages(void **state)
     slab s;
     slab_init(&s, NULL, EXPECTED);
     slab_find_pages(&s);
-    bool finds = s.finder != NULL; /* there is another processor, and one block for all */
+    /* If there is another processor, and one block for all. */
+    bool finds = s.finder && residence_is_known();
     char *data = slab_alloc(&s, ASKED);
     assert_non_null(data);
     for (int i = 0; finds && i < 10000 && !is_resident(data + EXPECTED - 1); i++)
