@@ -96,7 +96,8 @@ tacit_status plan_views(const ir_graph *g, ir_node *const *nodes, uint32_t n_nod
 /* The value as an operand of lowering. */
 op_operand plan_operand(const plan_view *views, const ir_value *v);
 /* Does the node move no bytes, because all its outputs are views, or all its inputs lie where it
- * joins them? */
+ * joins them (plan_joins_in_place)? */
+bool plan_joins_in_place(const plan_view *views, const ir_node *node);
 bool plan_is_alias_node(const plan_view *views, const ir_node *node);
 
 /* Everything in `memory`, which also holds temporaries. */

@@ -32,7 +32,7 @@ op_operand plan_operand(const plan_view *views, const ir_value *v)
     return o;
 }
 
-static bool all_joined(const plan_view *views, const ir_node *node)
+bool plan_joins_in_place(const plan_view *views, const ir_node *node)
 {
     for (uint32_t i = 0; i < node->n_inputs; i++)
         if (!node->inputs[i] || views[node->inputs[i]->id].joiner != node)
@@ -45,7 +45,7 @@ bool plan_is_alias_node(const plan_view *views, const ir_node *node)
     bool any = false;
     for (uint32_t i = 0; i < node->n_outputs; i++) {
         if (node->outputs[i] && !plan_is_view(views, node->outputs[i]))
-            return all_joined(views, node);
+            return plan_joins_in_place(views, node);
         any |= node->outputs[i] != NULL;
     }
     return any;
@@ -205,9 +205,8 @@ static bool may_join(const viewer *w, const ir_node *node, uint32_t k, int64_t *
 
 static void join_parts(viewer *w, const ir_node *node)
 {
-    const ir_value *y = node->outputs[0];
-    if (!node->op->part || !y || plan_is_view(w->views, y) ||
-        w->updates[plan_source(w->views, y)->id])
+    const ir_value *y = node->op->part ? node->outputs[0] : NULL;
+    if (!y || plan_is_view(w->views, y) || w->updates[plan_source(w->views, y)->id])
         return;
     for (uint32_t k = 0; k < node->n_inputs; k++) {
         int64_t offset = 0;

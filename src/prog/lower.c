@@ -142,9 +142,9 @@ tacit_status prog_lower(prog_program *p, tacit_error *err)
                         .err = err};
         first_job[i] = jobs.count;
         if (plan_is_alias_node(p->views, c->node)) {
-            op_lower_note(c, plan_is_view(p->views, c->node->outputs[0])
-                                 ? "a view: moves no bytes"
-                                 : "its inputs are made where it joins them: moves no bytes");
+            op_lower_note(c, plan_joins_in_place(p->views, c->node)
+                                 ? "its inputs are made where it joins them: moves no bytes"
+                                 : "a view: moves no bytes");
             continue;
         }
         tacit_status status = lower_node(p, c, err);
