@@ -30,9 +30,8 @@ void slab_init(slab *s, const tacit_allocator *allocator, size_t expected)
 
 struct slab_finder {
     pthread_t thread;
-    volatile char *data;
-    size_t size;
-    atomic_size_t found; /* bytes */
+    const slab_block *block;
+    size_t found; /* bytes; to be read when the thread has ended */
     atomic_bool stop;
 };
 
@@ -41,12 +40,12 @@ static void *find_pages(void *context)
 {
     enum { PAGE = 4096 };
     slab_finder *f = context;
+    volatile char *data = f->block->data;
+    size_t size = f->block->size, at = 0;
     thread_name("tacit-pages");
-    for (size_t at = 0; at < f->size && !atomic_load_explicit(&f->stop, memory_order_relaxed);
-         at += PAGE) {
-        f->data[at] = 0;
-        atomic_store_explicit(&f->found, at + PAGE, memory_order_relaxed);
-    }
+    for (; at < size && !atomic_load_explicit(&f->stop, memory_order_relaxed); at += PAGE)
+        data[at] = 0;
+    f->found = at < size ? at : size;
     return NULL;
 }
 
@@ -63,26 +62,25 @@ static bool start_finder(slab_finder *f)
 }
 
 /* Pages that it found behind what was asked for go back. */
-static void stop_finder(slab *s, const slab_block *first)
+static void stop_finder(slab *s)
 {
     slab_finder *f = s->finder;
-    if (!f)
-        return;
+    const slab_block *b = f->block;
     atomic_store_explicit(&f->stop, true, memory_order_relaxed);
     pthread_join(f->thread, NULL);
-    size_t used = align_up(first->used, MEM_HUGE_PAGE), found = align_up(f->found, MEM_HUGE_PAGE);
-    found = found < f->size ? found : f->size; /* huge pages come whole */
+    size_t used = align_up(b->used, MEM_HUGE_PAGE), found = align_up(f->found, MEM_HUGE_PAGE);
+    found = found < b->size ? found : b->size; /* huge pages come whole */
     if (used < found)
-        (void)madvise(first->data + used, found - used, MADV_DONTNEED);
+        (void)madvise(b->data + used, found - used, MADV_DONTNEED);
     s->finder = NULL;
     mem_release(s->allocator, f, sizeof *f);
 }
 
 static void drop_newest(slab *s)
 {
-    if (!s->blocks->next)
-        stop_finder(s, s->blocks);
     slab_block *b = s->blocks;
+    if (s->finder && s->finder->block == b)
+        stop_finder(s);
     s->blocks = b->next;
     if (!b->lent)
         mem_release(s->allocator, b->data, b->size);
@@ -97,13 +95,11 @@ void slab_free(slab *s)
 
 void slab_settle(slab *s)
 {
-    slab_block *first = s->blocks;
     if (!s->finder)
         return;
-    while (first->next)
-        first = first->next;
-    stop_finder(s, first);
-    if (s->blocks == first && !first->used)
+    const slab_block *b = s->finder->block;
+    stop_finder(s);
+    if (s->blocks == b && !b->used)
         drop_newest(s);
 }
 
@@ -138,7 +134,7 @@ void slab_find_pages(slab *s)
     s->finder = mem_alloc_zero(s->allocator, sizeof *s->finder);
     if (!s->finder)
         return;
-    *s->finder = (slab_finder){.data = s->blocks->data, .size = s->blocks->size};
+    s->finder->block = s->blocks;
     if (!start_finder(s->finder)) {
         mem_release(s->allocator, s->finder, sizeof *s->finder);
         s->finder = NULL;

@@ -9,11 +9,10 @@
 typedef struct winograd {
     int64_t images, in, out; /* blocks */
     int64_t rows, columns;   /* of tiles */
-    int64_t band;            /* rows of tiles that go through all steps before the next do */
     const float *weights, *bias;
 } winograd;
 
-/* One of the bands. */
+/* Rows of tiles that go through all steps before the next do. */
 typedef struct winograd_band {
     const winograd *all;
     int64_t first, rows, tiles;
@@ -207,15 +206,15 @@ tacit_status op_lower_blocked_winograd(op_lower *c, const op_conv *conv)
     if (!w.weights)
         return TACIT_ERR_MEMORY;
     /* Threads would wait for each other at the end of each step of each band. */
-    w.band = c->serial ? rows_of_band(&w) : w.rows;
+    int64_t band = c->serial ? rows_of_band(&w) : w.rows;
     /* Lines between two points are odd in number: a window's 36 then go to as many places of a
      * cache. */
-    winograd_band b = {.all = &w, .step = (w.in * w.band * w.columns | 1) * OP_BLOCK};
+    winograd_band b = {.all = &w, .step = (w.in * band * w.columns | 1) * OP_BLOCK};
     size_t points = (size_t)(w.images * CPU_BLOCKED_POINTS) * sizeof(float);
     b.values = op_lower_reserve(c, points * (size_t)b.step);
-    b.sums = op_lower_reserve(c, points * (size_t)(w.out * w.band * w.columns * OP_BLOCK));
-    for (; b.first < w.rows; b.first += w.band) {
-        b.rows = w.rows - b.first < w.band ? w.rows - b.first : w.band;
+    b.sums = op_lower_reserve(c, points * (size_t)(w.out * band * w.columns * OP_BLOCK));
+    for (; b.first < w.rows; b.first += band) {
+        b.rows = w.rows - b.first < band ? w.rows - b.first : band;
         b.tiles = b.rows * w.columns;
         TRY(emit_in(c, conv, &b));
         TRY(emit_products(c, conv, &b));

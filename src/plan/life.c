@@ -33,9 +33,11 @@ static void find_last_reads(living *l)
  * maker, which it need not have read from where it read a part. */
 static bool others_are_before(const plan_work *w, const plan_group *g, uint32_t position)
 {
-    if (w->p->parallel && !plan_is_before(w, g->maker, position))
+    if (!w->p->parallel)
+        return true;
+    if (!plan_is_before(w, g->maker, position))
         return false;
-    for (uint32_t i = 0; w->p->parallel && i < g->reads; i++) {
+    for (uint32_t i = 0; i < g->reads; i++) {
         uint32_t reader = w->readers[g->first + i];
         if (reader != position && !plan_is_before(w, reader, position))
             return false;

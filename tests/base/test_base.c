@@ -146,6 +146,34 @@ static void slab_finds_pages(void **state)
     slab_free(&s);
 }
 
+static void *all_but_the_third(void *context, size_t size, size_t align)
+{
+    return ++*(int *)context == 3 ? NULL : aligned_alloc(align, (size + align - 1) / align * align);
+}
+
+static void release_it(void *context, void *memory, size_t size)
+{
+    (void)context, (void)size;
+    free(memory);
+}
+
+/* A block, its memory, and then nothing for whoever finds pages: they are found when written. */
+static void slab_does_without_finding_pages(void **state)
+{
+    (void)state;
+    int count = 0;
+    tacit_allocator short_of = {all_but_the_third, release_it, &count};
+    slab s;
+    slab_init(&s, &short_of, 8 << 20);
+    slab_find_pages(&s);
+    assert_null(s.finder);
+    char *data = slab_alloc(&s, 1 << 20);
+    assert_non_null(data);
+    memset(data, 1, 1 << 20);
+    slab_settle(&s);
+    slab_free(&s);
+}
+
 static void slab_gives_back_to_a_mark(void **state)
 {
     (void)state;
@@ -342,6 +370,7 @@ int main(void)
         cmocka_unit_test(arena_keeps_alignment_and_contents),
         cmocka_unit_test(arena_prints_texts_of_all_lengths),
         cmocka_unit_test(slab_finds_pages),
+        cmocka_unit_test(slab_does_without_finding_pages),
         cmocka_unit_test(slab_gives_back_to_a_mark),
         cmocka_unit_test(map_finds_what_was_put),
         cmocka_unit_test(vec_grows),
