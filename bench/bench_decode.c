@@ -2,18 +2,15 @@
  *
  * What decoding one token of GPT-2 costs when nothing but its weights are read: the products of all
  * layers, one after another, on packed matrices of the same sizes, with 1 and 2 threads, in f32,
- * int8 and 4-bit; and a loop that only reads as many bytes. scripts/bench-decode holds whole models
- * against this.
+ * int8 and 4-bit; and a loop that only reads as many bytes.
  *
  * usage: bench_decode [PREFIX]    appends to $TACIT_BENCH_JSONL when that is set
  */
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu.h"
+#include "bare_loop.h"
 #include "base/slab.h"
 #include "cpu/gemm.h"
 #include "cpu/qmm.h"
@@ -42,8 +39,7 @@ typedef struct work {
     int8_t *row;
     float *x, *y, *row_scale;
     int32_t *halves;
-    atomic_uint next[MATRICES], done[MATRICES];
-    uint32_t threads;
+    bare_step steps[MATRICES];
     size_t bytes;
     slab memory;
     uint64_t sink;
@@ -134,54 +130,12 @@ static void make(work *w, int bits)
         else
             make_bytes(w, m);
         w->bytes += m->bytes;
+        bare_step *step = &w->steps[i];
+        step->fn =
+            bits == 32 ? CPU_PICK(w->cpu.isa, cpu_gemm_f32) : CPU_QMM_PICK(&w->cpu, cpu_qdot);
+        step->args = bits == 32 ? (const void *)&m->g : (const void *)&m->q;
+        step->tiles = m->tiles;
     }
-}
-
-static void run_tiles(const work *w, const matrix *m, uint32_t begin, uint32_t end)
-{
-    if (w->bits == 32)
-        CPU_PICK(w->cpu.isa, cpu_gemm_f32)(&m->g, begin, end);
-    else
-        CPU_QMM_PICK(&w->cpu, cpu_qdot)(&m->q, begin, end);
-}
-
-/* Tiles of a matrix are taken one by one, by one thread all at once; the next matrix waits until
- * all are done. */
-static void *turn(void *context)
-{
-    work *w = context;
-    for (int i = 0; i < MATRICES; i++) {
-        const matrix *m = &w->m[i];
-        if (w->threads == 1) {
-            run_tiles(w, m, 0, m->tiles);
-            continue;
-        }
-        for (uint32_t t; (t = atomic_fetch_add(&w->next[i], 1)) < m->tiles;) {
-            run_tiles(w, m, t, t + 1);
-            atomic_fetch_add(&w->done[i], 1);
-        }
-        while (atomic_load_explicit(&w->done[i], memory_order_acquire) < m->tiles)
-            __builtin_ia32_pause();
-    }
-    return NULL;
-}
-
-static double once(work *w, uint32_t threads)
-{
-    pthread_t other;
-    for (int i = 0; i < MATRICES; i++) {
-        atomic_store(&w->next[i], 0);
-        atomic_store(&w->done[i], 0);
-    }
-    w->threads = threads;
-    uint64_t start = clock_ns();
-    if (threads == 2 && pthread_create(&other, NULL, turn, w) != 0)
-        die("cannot start a thread");
-    turn(w);
-    double ms = (double)(clock_ns() - start) / 1e6;
-    if (threads == 2)
-        pthread_join(other, NULL);
-    return ms;
 }
 
 /* The same bytes, only read: a number of every line, asked for a page before. */
@@ -218,7 +172,9 @@ static void measure(const char *prefix, const char *name, int bits)
             make(&w, bits);
         double ms[RUNS], read[RUNS];
         for (int i = 0; i < RUNS; i++) {
-            ms[i] = once(&w, threads);
+            ms[i] = bare_once(&(bare_loop){w.steps, MATRICES, threads});
+            if (ms[i] < 0)
+                die("cannot start a thread");
             read[i] = reading(&w);
         }
         qsort(ms, RUNS, sizeof *ms, by_value);

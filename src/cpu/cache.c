@@ -13,10 +13,13 @@ static void append(const float *from, const int64_t *stride, float *to, int64_t 
 
 enum { LINE = 64 / sizeof(float), FIRST = 256 }; /* floats */
 
-static void ask_for(const float *run, int64_t n)
+/* A cache begins at `run` and holds n numbers; as many as `more` will be written behind them. */
+static void ask_for(const float *run, int64_t n, int64_t more)
 {
     for (int64_t i = 0; i < (n < FIRST ? n : FIRST); i += LINE)
         __builtin_prefetch(run + i, 0, 2);
+    for (int64_t i = n; i < n + (more < FIRST ? more : FIRST); i += LINE)
+        __builtin_prefetch(run + i, 1, 3);
 }
 
 void cpu_cache_append(const void *args, uint32_t begin, uint32_t end)
@@ -29,8 +32,10 @@ void cpu_cache_append(const void *args, uint32_t begin, uint32_t end)
     }
     /* Attention comes next: the first rows of all heads at once, not one after another. */
     for (uint32_t t = begin; t < end; t++) {
-        ask_for(p->k_cache + t * p->capacity * p->depth, length * p->depth);
-        ask_for(p->v_cache + t * p->capacity * p->v_depth, length * p->v_depth);
+        ask_for(p->k_cache + t * p->capacity * p->depth, length * p->depth,
+                p->positions * p->depth);
+        ask_for(p->v_cache + t * p->capacity * p->v_depth, length * p->v_depth,
+                p->positions * p->v_depth);
     }
     for (uint32_t t = begin; t < end; t++) {
         int64_t b = t / p->heads, h = t % p->heads, row = t * p->capacity + length;
