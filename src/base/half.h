@@ -24,9 +24,18 @@ double half_decode(half_format format, uint16_t bits);
  * that becomes minus zero); E8M0 clamps. */
 uint16_t half_encode(half_format format, double value, bool saturate);
 
+/* Exact, without a branch, so that loops become vectors: the exponent is moved by a product, which
+ * also makes small ones normal; the largest one means infinity or NaN in both. */
 static inline float half_to_f32(uint16_t h)
 {
-    return (float)half_decode(HALF_F16, h);
+    uint32_t size = h & 0x7fffu;
+    union {
+        uint32_t u;
+        float f;
+    } v = {size << 13};
+    v.f *= 0x1p112f;
+    v.u |= (size >= 0x7c00u ? 0x7f800000u : 0) | (uint32_t)(h & 0x8000u) << 16;
+    return v.f;
 }
 static inline float bf16_to_f32(uint16_t h)
 {

@@ -3,13 +3,16 @@
 
 #include <string.h>
 
+#include "base/half.h"
+
 ir_tensor *ir_tensor_late(arena *a, const ir_shape *shape, const ir_recipe *recipe)
 {
     ir_tensor *t = ARENA_NEW(a, ir_tensor);
     ir_recipe *r = arena_copy(a, recipe, sizeof *recipe);
     if (!t || !r)
         return NULL;
-    *t = ir_tensor_view(recipe->from[0]->dtype, shape, NULL);
+    tacit_dtype dtype = recipe->dtype ? recipe->dtype : recipe->from[0]->dtype;
+    *t = ir_tensor_view(dtype, shape, NULL);
     t->recipe = r;
     r->memory = a;
     r->from = arena_copy(a, (const void *)recipe->from, recipe->count * sizeof *recipe->from);
@@ -30,6 +33,12 @@ tacit_status ir_tensor_make(const ir_tensor *t, tacit_error *err)
     return TACIT_OK;
 }
 
+const ir_tensor *ir_recipe_source(const ir_tensor *t)
+{
+    bool widens = ir_tensor_is_late(t) && t->recipe->kind == IR_JOINED && t->recipe->count == 1;
+    return widens ? t->recipe->from[0] : t;
+}
+
 /* Rounded once. */
 static void scale_f32(const float *x, int64_t n, double scale, float *y)
 {
@@ -46,54 +55,76 @@ static void scale_f32(const float *x, int64_t n, double scale, float *y)
         y[i] = (float)(x[i] * scale);
 }
 
-/* Row `row` from its byte `from` to `to`. */
-static void scale_part(const ir_tensor *t, int64_t row, size_t from, size_t to, void *out)
+static size_t element_of(tacit_dtype t)
+{
+    return tacit_dtype_bits(t) / 8;
+}
+
+/* Elements [begin, begin + n) of a source as those of the tensor that is made. */
+static void read_source(const ir_tensor *t, const ir_tensor *from, int64_t begin, int64_t n,
+                        void *out)
+{
+    const uint16_t *halves = (const uint16_t *)from->data + begin;
+    float *to = out;
+    if (from->dtype == t->dtype) {
+        size_t element = element_of(t->dtype);
+        memcpy(out, (const char *)from->data + (size_t)begin * element, (size_t)n * element);
+    } else if (from->dtype == TACIT_F16) {
+        for (int64_t i = 0; i < n; i++)
+            to[i] = half_to_f32(halves[i]);
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            to[i] = bf16_to_f32(halves[i]);
+    }
+}
+
+/* Row `row` from its element `begin` to `end`. */
+static void scale_part(const ir_tensor *t, int64_t row, int64_t begin, int64_t end, void *out)
 {
     const ir_tensor *x = t->recipe->from[0];
-    size_t element = tacit_dtype_bits(t->dtype) / 8;
-    size_t width = t->bytes / (size_t)t->recipe->rows;
     double scale = t->recipe->scale[row];
-    const char *data = (const char *)x->data + (size_t)row * width;
-    int64_t begin = (int64_t)(from / element), end = (int64_t)(to / element);
+    int64_t first = row * (ir_tensor_count(t) / t->recipe->rows);
+    read_source(t, x, first + begin, end - begin, out);
     if (t->dtype == TACIT_F32) { /* the usual case, in vectors */
-        scale_f32((const float *)(const void *)data + begin, end - begin, scale, out);
+        scale_f32(out, end - begin, scale, out);
         return;
     }
-    for (int64_t i = begin; i < end; i++)
-        ir_store_f64(t->dtype, out, i - begin, ir_load_f64(t->dtype, data, i) * scale);
+    for (int64_t i = 0; i < end - begin; i++)
+        ir_store_f64(t->dtype, out, i, ir_load_f64(t->dtype, out, i) * scale);
 }
 
-static size_t run_of(const ir_tensor *t, uint32_t i)
+/* Elements of a row that come from source i. */
+static int64_t run_of(const ir_tensor *t, uint32_t i)
 {
-    return t->recipe->from[i]->bytes / (size_t)t->recipe->rows;
+    return ir_tensor_count(t->recipe->from[i]) / t->recipe->rows;
 }
 
-static void join_part(const ir_tensor *t, int64_t row, size_t from, size_t to, void *out)
+static void join_part(const ir_tensor *t, int64_t row, int64_t begin, int64_t end, void *out)
 {
-    size_t at = 0;
+    int64_t at = 0;
     for (uint32_t i = 0; i < t->recipe->count; i++) {
-        size_t run = run_of(t, i), low = from > at ? from : at,
-               high = to < at + run ? to : at + run;
+        int64_t run = run_of(t, i), low = begin > at ? begin : at,
+                high = end < at + run ? end : at + run;
         if (low < high)
-            memcpy((char *)out + (low - from),
-                   (const char *)t->recipe->from[i]->data + (size_t)row * run + (low - at),
-                   high - low);
+            read_source(t, t->recipe->from[i], row * run + (low - at), high - low,
+                        (char *)out + (size_t)(low - begin) * element_of(t->dtype));
         at += run;
     }
 }
 
 void ir_recipe_fill(const ir_tensor *t, size_t first, size_t bytes, void *to)
 {
-    size_t width = t->recipe->rows ? t->bytes / (size_t)t->recipe->rows : 0, end = first + bytes;
-    for (size_t at = first; at < end;) {
-        size_t row = at / width, begin = at - row * width;
-        size_t stop = end - row * width < width ? end - row * width : width;
-        char *out = (char *)to + (at - first);
+    int64_t width = t->recipe->rows ? ir_tensor_count(t) / t->recipe->rows : 0;
+    size_t element = element_of(t->dtype);
+    int64_t begin = (int64_t)(first / element), end = begin + (int64_t)(bytes / element);
+    for (int64_t at = begin, stop; at < end; at = stop) {
+        int64_t row = at / width;
+        stop = (row + 1) * width < end ? (row + 1) * width : end;
+        char *out = (char *)to + (size_t)(at - begin) * element;
         if (t->recipe->kind == IR_SCALED)
-            scale_part(t, (int64_t)row, begin, stop, out);
+            scale_part(t, row, at - row * width, stop - row * width, out);
         else
-            join_part(t, (int64_t)row, begin, stop, out);
-        at += stop - begin;
+            join_part(t, row, at - row * width, stop - row * width, out);
     }
 }
 
@@ -109,20 +140,23 @@ void ir_recipe_sources(const ir_tensor *t, size_t first, size_t bytes,
                        void (*visit)(void *context, const void *data, size_t bytes), void *context)
 {
     const ir_recipe *r = t->recipe;
-    size_t width = r->rows ? t->bytes / (size_t)r->rows : 0;
+    size_t element = element_of(t->dtype);
+    int64_t width = r->rows ? ir_tensor_count(t) / r->rows : 0;
     if (!bytes || !width)
         return;
-    size_t low = first / width, high = (first + bytes - 1) / width;
-    size_t at = 0;
+    int64_t from = (int64_t)(first / element), to = from + (int64_t)(bytes / element);
+    int64_t low = from / width, high = (to - 1) / width, at = 0;
     for (uint32_t i = 0; i < r->count; i++) {
-        size_t run = run_of(t, i), begin = low * run, end = (high + 1) * run;
+        int64_t run = run_of(t, i), begin = low * run, end = (high + 1) * run;
         if (low == high) { /* a part of one row */
-            size_t skip = first - low * width, stop = skip + bytes;
+            int64_t skip = from - low * width, stop = to - low * width;
             begin += skip > at ? (skip - at < run ? skip - at : run) : 0;
             end = low * run + (stop > at ? (stop - at < run ? stop - at : run) : 0);
         }
+        size_t own = element_of(r->from[i]->dtype);
         if (begin < end)
-            visit(context, (const char *)r->from[i]->data + begin, end - begin);
+            visit(context, (const char *)r->from[i]->data + (size_t)begin * own,
+                  (size_t)(end - begin) * own);
         at += run;
     }
 }

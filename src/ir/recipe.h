@@ -7,6 +7,7 @@
 
 #include "ir/tensor.h"
 
+/* Sources of f16 or bf16 are widened where an f32 is made. */
 typedef enum ir_recipe_kind {
     IR_SCALED, /* every row of one tensor times a factor of its own */
     IR_JOINED, /* rows side by side: row r is row r of every source, one after another */
@@ -17,17 +18,20 @@ struct ir_recipe {
     arena *memory; /* where it is made whole when it must be */
     uint32_t count;
     const ir_tensor **from;
+    tacit_dtype dtype; /* of what is made; TACIT_DTYPE_NONE: that of the sources */
     int64_t rows;
     const double *scale; /* IR_SCALED: by row */
 };
 
-/* A tensor without data, of which `recipe` (copied, with its lists) tells the contents; its dtype
- * is that of the sources. NULL when out of memory. */
+/* A tensor without data, of which `recipe` (copied, with its lists) tells the contents. NULL when
+ * out of memory. */
 ir_tensor *ir_tensor_late(arena *a, const ir_shape *shape, const ir_recipe *recipe);
 static inline bool ir_tensor_is_late(const ir_tensor *t)
 {
     return t && t->recipe && !t->data;
 }
+/* What a late tensor only widens; itself where it does more, or is not late. */
+const ir_tensor *ir_recipe_source(const ir_tensor *t);
 /* Makes all of it. What it was made from may be gone afterwards. */
 tacit_status ir_tensor_make(const ir_tensor *t, tacit_error *err);
 /* Bytes [first, first + bytes) of a late tensor, whole elements. */

@@ -154,6 +154,7 @@ static void add_weight(packed_store *s, const ir_tensor *w)
     for (uint64_t seed = 1; r->scale && seed < 3; seed++)
         add_number(&s->key, hash_bytes(r->scale, (size_t)r->rows * sizeof *r->scale, seed));
     for (uint32_t i = 0; i < r->count; i++) {
+        add_number(&s->key, (uint64_t)r->from[i]->dtype);
         add_number(&s->key, r->from[i]->bytes);
         s->too_new |=
             !s->identify(s->identify_context, r->from[i]->data, r->from[i]->bytes, &s->key);
