@@ -532,7 +532,8 @@ TACIT_API uint64_t tacit_runner_compiled(const tacit_runner *runner);
 TACIT_API void tacit_runner_free(tacit_runner *runner);
 
 /* Programs compiled with a cache: how many positions this session's caches hold; to forget the
- * latest (0: all); and to start from given keys and values [batch, heads, n, depth], by name. */
+ * latest (0: all); and to start from given keys and values [batch, heads, n, depth], by name, in
+ * f32 (as sessions keep them) or in half precision. */
 TACIT_API int64_t tacit_session_cache_length(const tacit_session *session);
 TACIT_API TACIT_MUST_USE tacit_status tacit_session_cache_rewind(tacit_session *session,
                                                                  int64_t length, tacit_error *err);

@@ -158,6 +158,24 @@ tacit_status tacit_session_cache_rewind(tacit_session *session, int64_t length, 
     return TACIT_OK;
 }
 
+/* Is `t` what a cache of shape `d` can begin with? */
+static bool fits_cache(const tacit_tensor *t, const int64_t *d, int64_t length)
+{
+    bool number = t->dtype == TACIT_F32 || t->dtype == TACIT_F16 || t->dtype == TACIT_BF16;
+    return number && t->rank == 4 && t->dims[0] == d[0] && t->dims[1] == d[1] &&
+           t->dims[3] == d[3] && t->dims[2] == length && length <= d[2] && t->data &&
+           t->bytes >= (size_t)(d[0] * d[1] * length * d[3]) * tacit_dtype_bits(t->dtype) / 8;
+}
+
+/* Positions of every head to where its own begin. */
+static void fill_cache(const tacit_tensor *t, const int64_t *d, int64_t length, float *to)
+{
+    int64_t run = length * d[3];
+    for (int64_t h = 0; h < d[0] * d[1]; h++, to += d[2] * d[3])
+        for (int64_t i = 0; i < run; i++)
+            to[i] = (float)ir_load_f64(t->dtype, t->data, h * run + i);
+}
+
 tacit_status tacit_session_cache_fill(tacit_session *session, const tacit_tensor *past, uint32_t n,
                                       tacit_error *err)
 {
@@ -176,19 +194,13 @@ tacit_status tacit_session_cache_fill(tacit_session *session, const tacit_tensor
             return error_set(err, TACIT_ERR_ARGUMENT, "there is no cache named '%s'",
                              t->name ? t->name : "(null)");
         const int64_t *d = g->inputs.data[at]->type.shape.dims;
-        size_t row = (size_t)d[3] * sizeof(float);
-        if (t->dtype != TACIT_F32 || t->rank != 4 || t->dims[0] != d[0] || t->dims[1] != d[1] ||
-            t->dims[3] != d[3] || t->dims[2] != length || length > p->cache_capacity || !t->data ||
-            t->bytes < (size_t)(d[0] * d[1] * length) * row)
+        if (!fits_cache(t, d, length))
             return error_set(err, TACIT_ERR_SHAPE,
-                             "cache '%s' takes f32 [%lld,%lld,n,%lld], n at most %lld and alike "
-                             "in all",
+                             "cache '%s' takes f32, f16 or bf16 [%lld,%lld,n,%lld], n at most %lld "
+                             "and alike in all",
                              t->name, (long long)d[0], (long long)d[1], (long long)d[3],
                              (long long)p->cache_capacity);
-        char *to = session->run->given_inputs[at].data;
-        for (int64_t h = 0; h < d[0] * d[1]; h++)
-            memcpy(to + (size_t)(h * d[2]) * row,
-                   (const char *)t->data + (size_t)(h * length) * row, (size_t)length * row);
+        fill_cache(t, d, length, session->run->given_inputs[at].data);
         filled++;
     }
     if (filled + 1 != p->hidden_inputs)

@@ -11,6 +11,7 @@
 #include "base/progress.h"
 #include "base/rng.h"
 #include "cli/ort.h"
+#include "ir/tensor.h"
 
 static int by_value(const void *a, const void *b)
 {
@@ -78,12 +79,12 @@ static int make_past(bench *b)
         int64_t count = 1;
         for (int32_t d = 0; d < port.rank; d++) /* a batch that is symbolic is one */
             count *= t->dims[d] = port.dims[d] >= 0 ? port.dims[d] : d == 0 ? 1 : b->past;
-        t->bytes = (size_t)count * sizeof(float);
+        t->bytes = (size_t)count * tacit_dtype_bits(t->dtype) / 8;
         t->data = arena_alloc_aligned(&job->memory, t->bytes, 64);
-        if (!t->data || t->dtype != TACIT_F32)
+        if (!t->data || !ir_dtype_is_float(t->dtype))
             return cli_fail("bench", "no past for input '%s'", port.name);
         for (int64_t k = 0; k < count; k++)
-            ((float *)t->data)[k] = (float)rng_range(&r, -1, 1);
+            ir_store_f64(t->dtype, t->data, k, rng_range(&r, -1, 1));
     }
     tacit_error err = {TACIT_OK, ""};
     if (b->past > 0 && tacit_session_cache_fill(job->session, b->fed + job->n_inputs,

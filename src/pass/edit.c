@@ -126,6 +126,19 @@ void pass_kill(pass_edit *e, ir_node *n)
     e->g->version++;
 }
 
+void pass_become_constants(pass_edit *e, ir_node *n)
+{
+    for (uint32_t k = 0; k < n->n_outputs; k++) {
+        ir_value *v = n->outputs[k];
+        n->outputs[k] = NULL;
+        if (!v)
+            continue;
+        v->producer = NULL;
+        v->is_initializer = true;
+    }
+    pass_kill(e, n);
+}
+
 tacit_status pass_each(pass_context *c, pass_op made, pass_visit_fn *visit)
 {
     pass_edit e;

@@ -206,6 +206,13 @@ static inline bool pass_float(const ir_value *v) /* a static tensor the fused ke
     return pass_static(v) && (v->type.dtype == TACIT_F32 || v->type.dtype == TACIT_F64 ||
                               v->type.dtype == TACIT_F16 || v->type.dtype == TACIT_BF16);
 }
+static inline bool pass_half(const ir_value *v) /* a tensor of half precision */
+{
+    return v && v->type.kind == IR_TENSOR &&
+           (v->type.dtype == TACIT_F16 || v->type.dtype == TACIT_BF16);
+}
+/* Is `n` a Cast of known halves to f32 that only products and convolutions read, as weights? */
+bool pass_widens_weight(const pass_edit *e, const ir_node *n);
 static inline int64_t pass_dim(const ir_value *v, int32_t from_end) /* 1 is the last */
 {
     return v->type.shape.dims[v->type.shape.rank - from_end];
@@ -237,6 +244,8 @@ bool pass_set_closed(pass_edit *e, const pass_set *s, ir_node *root, uint32_t n_
 void pass_set_input(pass_edit *e, ir_node *n, uint32_t k, ir_value *v);
 /* Removes the node and its readings. */
 void pass_kill(pass_edit *e, ir_node *n);
+/* The node goes: its outputs become weights, with the contents that they have (value->constant). */
+void pass_become_constants(pass_edit *e, ir_node *n);
 /* May every use of `old` read `replacement` instead? A graph output must keep its name, which a
  * graph input, a weight or another output cannot take over. */
 bool pass_replaceable(const pass_edit *e, const ir_value *old, const ir_value *replacement);
@@ -285,6 +294,8 @@ void pass_near_miss(pass_edit *e, ir_node *n, const char *format, ...) PRINTF_LI
 tacit_status pass_inline_if(pass_context *c);
 tacit_status pass_decompose(pass_context *c);
 tacit_status pass_unfold(pass_context *c);
+tacit_status pass_widen_halves(pass_context *c);
+tacit_status pass_late_halves(pass_context *c);
 tacit_status pass_absorb_transpose(pass_context *c);
 tacit_status pass_absorb_scale(pass_context *c);
 tacit_status pass_rewrite_gemm(pass_context *c);

@@ -70,20 +70,6 @@ static bool takes_long(const pass_edit *e, const ir_node *n)
     return elements(n->n_inputs, n->inputs) * elements(n->n_outputs, n->outputs) > 0x1p40;
 }
 
-/* Half-precision weights of products: they are read as they are, too. */
-static bool widens_matrix(const pass_edit *e, const ir_node *n)
-{
-    tacit_dtype from = n->inputs[0]->type.dtype;
-    if ((from != TACIT_F16 && from != TACIT_BF16) || n->outputs[0]->type.dtype != TACIT_F32)
-        return false;
-    for (const pass_use *u = pass_first_use(e, n->outputs[0]); u; u = pass_next_use(e, u))
-        if (!u->node || u->index != 1 ||
-            (!pass_is(e, u->node, PASS_MATMUL) && !pass_is(e, u->node, PASS_T_MATMUL) &&
-             !pass_is(e, u->node, PASS_GEMM)))
-            return false;
-    return true;
-}
-
 /* Is this the weight of convolutions whose images are quantised too? These run on bytes. */
 static bool byte_kernel(const pass_edit *e, const ir_node *n)
 {
@@ -106,32 +92,14 @@ static bool worth_it(pass_edit *e, ir_node *n, size_t bytes)
         return true;
     if (pass_is(e, n, PASS_DEQUANTIZE)) /* the quantised form is what kernels want to read */
         return false;
-    if (pass_is(e, n, PASS_CAST) && widens_matrix(e, n))
+    if (pass_late(e, bytes) &&
+        pass_widens_weight(e, n)) /* they are packed as they are, or widened then */
         return false;
     /* A mask cut out of a table is worth its copy, as its pattern is looked for; weights are not.
      */
     if (n->op->alias && !read_elementwise_only(e, n->outputs[0]))
         return false;
     return true;
-}
-
-/* The value stops being computed and becomes a weight with these contents. */
-static void become_constant(ir_value *v, const ir_tensor *t)
-{
-    v->constant = t;
-    v->producer = NULL;
-    v->is_initializer = true;
-}
-
-static void settle(pass_edit *e, ir_node *n)
-{
-    for (uint32_t k = 0; k < n->n_outputs; k++) {
-        if (n->outputs[k])
-            become_constant(n->outputs[k], n->outputs[k]->constant);
-        n->outputs[k] = NULL;
-    }
-    pass_kill(e, n);
-    e->c->rewrites++;
 }
 
 /* The same bytes under another shape. */
@@ -143,7 +111,8 @@ static tacit_status relabel(pass_edit *e, ir_node *n)
         return error_memory(e->c->err, "a folded constant");
     *t = ir_tensor_view(y->type.dtype, &y->type.shape, n->inputs[0]->constant->data);
     y->constant = t;
-    settle(e, n);
+    pass_become_constants(e, n);
+    e->c->rewrites++;
     return TACIT_OK;
 }
 
@@ -173,7 +142,8 @@ static tacit_status compute(pass_edit *e, ir_node *n)
     for (uint32_t k = 0; k < n->n_outputs; k++)
         if (n->outputs[k])
             n->outputs[k]->constant = &out[k];
-    settle(e, n);
+    pass_become_constants(e, n);
+    e->c->rewrites++;
     return TACIT_OK;
 }
 
@@ -185,7 +155,8 @@ static tacit_status fold(pass_edit *e, ir_node *n)
         !foldable_outputs(n, &bytes, &known))
         return TACIT_OK;
     if (known && !(pass_is(e, n, PASS_DEQUANTIZE) && byte_kernel(e, n))) {
-        settle(e, n);
+        pass_become_constants(e, n);
+        e->c->rewrites++;
         return TACIT_OK;
     }
     if (!n->op->eval || !inputs_known(n))

@@ -69,9 +69,14 @@ static tacit_status fold_norm(pass_edit *e, ir_node *conv)
     double *scale = new_bias ? affine_of(e, bn, bias, channels, new_bias) : NULL;
     if (!scale)
         return TACIT_OK;
-    TRY(ir_tensor_make(w->constant, e->c->err)); /* a second factor, of what is late already */
-    ir_recipe recipe = {
-        .kind = IR_SCALED, .count = 1, .from = &w->constant, .rows = channels, .scale = scale};
+    const ir_tensor *from = ir_recipe_source(w->constant);
+    TRY(ir_tensor_make(from, e->c->err)); /* a second factor, of what is late already */
+    ir_recipe recipe = {.kind = IR_SCALED,
+                        .count = 1,
+                        .from = &from,
+                        .dtype = w->type.dtype,
+                        .rows = channels,
+                        .scale = scale};
     ir_tensor *scaled;
     TRY(pass_derive(e, &w->type.shape, &recipe, &scaled));
     pass_fusion f = {.op = PASS_CONV, .root = conv, .n_inputs = 3, .n_outputs = 1};

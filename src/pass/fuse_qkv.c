@@ -17,10 +17,17 @@ static int64_t width_of(const pass_product *p)
 }
 
 /* A product whose weight may be merged: constant, of rank 2, nothing but a constant bias after. */
+/* What is merged: contents at hand, as they are or to be widened. */
+static const ir_tensor *weight_of(const ir_value *v)
+{
+    const ir_tensor *t = ir_value_weight(v), *from = t ? ir_recipe_source(t) : NULL;
+    return from && from->data ? from : NULL;
+}
+
 static bool mergeable(const pass_edit *e, ir_node *n, const ir_value *input, pass_product *p)
 {
     return pass_product_read(e, n, p) && p->a == input && !p->trans_a &&
-           p->b->type.shape.rank == 2 && p->b->is_initializer && ir_value_known(p->b) &&
+           p->b->type.shape.rank == 2 && p->b->is_initializer && weight_of(p->b) &&
            !p->tail.residual && p->tail.activation[0] == 'n' &&
            (!p->tail.bias || ir_value_known(p->tail.bias)) &&
            tacit_dtype_bits(p->b->type.dtype) % 8 == 0;
@@ -73,9 +80,12 @@ static tacit_status join_weights(pass_edit *e, const group *g, int64_t total, ir
     int64_t dims[2] = {p->trans_b ? total : k, p->trans_b ? k : total};
     ir_shape shape = ir_shape_of(2, dims);
     for (uint32_t i = 0; i < PARTS; i++)
-        from[i] = p[i].b->constant;
-    ir_recipe recipe = {
-        .kind = IR_JOINED, .count = PARTS, .from = from, .rows = p->trans_b ? 1 : k};
+        from[i] = weight_of(p[i].b);
+    ir_recipe recipe = {.kind = IR_JOINED,
+                        .count = PARTS,
+                        .from = from,
+                        .dtype = p->b->type.dtype,
+                        .rows = p->trans_b ? 1 : k};
     TRY(pass_derive(e, &shape, &recipe, &t));
     *out = ir_constant_new(e->g, "qkv", t);
     return *out ? TACIT_OK : error_memory(e->c->err, "merged weights");

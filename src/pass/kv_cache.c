@@ -8,13 +8,28 @@ static bool is(const ir_node *n, const char *domain, const char *type)
     return n && n->type && strcmp(n->type, type) == 0 && strcmp(n->domain, domain) == 0;
 }
 
-/* `v` is Concat(past, new) where `past` is a graph input; the axis, or -1. */
+/* What is behind casts: models in half precision have them around a cache. */
+static ir_value *uncast(ir_value *v)
+{
+    while (v && is(v->producer, "", "Cast"))
+        v = v->producer->inputs[0];
+    return v;
+}
+
+/* The graph input that a Concat makes grow. */
+static ir_value *past_of(const ir_node *n)
+{
+    return uncast(n->inputs[0]);
+}
+
+/* `v` is Concat(past, new) where `past` is a graph input: the axis, or -1. */
 static int32_t cache_axis(const ir_value *v)
 {
     const ir_node *n = v ? v->producer : NULL;
+    const ir_value *past = is(n, "", "Concat") && n->n_inputs == 2 ? past_of(n) : NULL;
     int32_t axis;
-    if (!is(n, "", "Concat") || n->n_inputs != 2 || !n->inputs[0] || !n->inputs[0]->is_input ||
-        ir_axis(ir_attr_int(n, "axis", 0), n->inputs[0]->type.shape.rank, &axis, NULL) != TACIT_OK)
+    if (!past || !past->is_input ||
+        ir_axis(ir_attr_int(n, "axis", 0), past->type.shape.rank, &axis, NULL) != TACIT_OK)
         return -1;
     return axis;
 }
@@ -24,11 +39,11 @@ tacit_status pass_cache_symbols(const ir_graph *g, const char *names[PASS_CACHE_
 {
     *count = 0;
     for (uint32_t i = 0; i < g->outputs.count; i++) {
-        const ir_value *v = g->outputs.data[i];
+        const ir_value *v = uncast(g->outputs.data[i]);
         int32_t axis = cache_axis(v);
         if (axis < 0)
             continue;
-        int64_t dim = v->producer->inputs[0]->type.shape.dims[axis];
+        int64_t dim = past_of(v->producer)->type.shape.dims[axis];
         if (!ir_dim_is_symbol(dim))
             continue;
         const char *name = g->symbols.data[-1 - dim].name;
@@ -53,20 +68,72 @@ typedef struct rewriter {
     tacit_error *err;
 } rewriter;
 
-/* The Concat behind a key or value operand, when all that read its result are `attention` and graph
- * outputs, and the past is read by it alone. */
+/* From the past to the Concat nothing but casts, each read once. */
+static bool only_grows(const rewriter *r, const ir_node *concat)
+{
+    const ir_value *v = concat->inputs[0];
+    for (; is(v->producer, "", "Cast"); v = v->producer->inputs[0])
+        if (ir_use_count(&r->uses, v) != 1)
+            return false;
+    return ir_use_count(&r->uses, v) == 1;
+}
+
+/* All that read `v` are `attention` and graph outputs, or casts for these. */
+static bool only_returned(const rewriter *r, const ir_value *v, const ir_node *attention)
+{
+    for (uint32_t i = r->uses.start[v->id]; i < r->uses.start[v->id + 1]; i++) {
+        const ir_node *n = r->uses.all[i].node;
+        if (n && n != attention && (!is(n, "", "Cast") || !only_returned(r, n->outputs[0], NULL)))
+            return false;
+    }
+    return true;
+}
+
+/* The Concat behind a key or value operand, when its result is used and the past is read by nothing
+ * else. */
 static ir_node *cache_of(const rewriter *r, const ir_value *v, const ir_node *attention)
 {
     if (cache_axis(v) != 2 || v->type.shape.rank != 4)
         return NULL;
     ir_node *n = v->producer;
-    if (ir_use_count(&r->uses, n->inputs[0]) != 1 ||
-        n->inputs[0]->type.shape.dims[2] != r->capacity)
-        return NULL;
-    for (uint32_t i = r->uses.start[v->id]; i < r->uses.start[v->id + 1]; i++)
-        if (r->uses.all[i].node && r->uses.all[i].node != attention)
-            return NULL;
-    return n;
+    return only_grows(r, n) && past_of(n)->type.shape.dims[2] == r->capacity &&
+                   only_returned(r, v, attention)
+               ? n
+               : NULL;
+}
+
+/* The input itself, as attention reads it: its memory is the session's. */
+static ir_value *cache_input(const ir_node *concat)
+{
+    ir_value *past = past_of(concat);
+    past->type.dtype = concat->outputs[0]->type.dtype;
+    return past;
+}
+
+static void kill_casts(ir_value *v, const ir_value *from)
+{
+    while (v != from) {
+        ir_node *n = v->producer;
+        v = n->inputs[0];
+        ir_node_kill(n);
+    }
+}
+
+/* A grown cache is no output any more. */
+static void drop_grown(rewriter *r, ir_node *concat)
+{
+    ir_value *whole = concat->outputs[0];
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < r->g->outputs.count; i++) {
+        ir_value *v = r->g->outputs.data[i];
+        if (uncast(v) == whole)
+            kill_casts(v, whole);
+        else
+            r->g->outputs.data[kept++] = v;
+    }
+    r->g->outputs.count = kept;
+    kill_casts(concat->inputs[0], past_of(concat));
+    ir_node_kill(concat);
 }
 
 static tacit_status rewrite(rewriter *r, ir_node *n)
@@ -77,8 +144,8 @@ static tacit_status rewrite(rewriter *r, ir_node *n)
     bool aligned = !ir_attr_int(n, "causal", 0) && !ir_attr_int(n, "window", 0);
     if (!k || !v || k == v || (!aligned && ir_attr_int(n, "causal_offset", 0) != r->capacity))
         return TACIT_OK;
-    ir_value *in[] = {n->inputs[0], k->inputs[1], v->inputs[1],
-                      k->inputs[0], v->inputs[0], r->length};
+    ir_value *in[] = {n->inputs[0],   k->inputs[1],   v->inputs[1],
+                      cache_input(k), cache_input(v), r->length};
     ir_node *made = ir_node_new(r->g, "CachedAttention", "tacit", n->name, 6, in, 1, NULL);
     if (!made || !ir_attr_copy_all(r->g, made, n))
         return error_memory(r->err, "the cache");
@@ -89,15 +156,8 @@ static tacit_status rewrite(rewriter *r, ir_node *n)
     ir_node_note(r->g, made, "cache", "keys and values are appended where they lie");
     ir_replace_uses(r->g, n->outputs[0], made->outputs[0]);
     ir_node_kill(n);
-    for (int i = 0; i < 2; i++) { /* the grown caches are no outputs any more */
-        const ir_value *whole = (i ? v : k)->outputs[0];
-        uint32_t kept = 0;
-        for (uint32_t o = 0; o < r->g->outputs.count; o++)
-            if (r->g->outputs.data[o] != whole)
-                r->g->outputs.data[kept++] = r->g->outputs.data[o];
-        r->g->outputs.count = kept;
-        ir_node_kill(i ? v : k);
-    }
+    drop_grown(r, k);
+    drop_grown(r, v);
     return TACIT_OK;
 }
 
@@ -130,12 +190,12 @@ static tacit_status hide(rewriter *r, uint32_t *hidden)
 static tacit_status check_all(const rewriter *r)
 {
     for (uint32_t i = 0; i < r->g->outputs.count; i++) {
-        const ir_value *v = r->g->outputs.data[i];
+        const ir_value *v = uncast(r->g->outputs.data[i]);
         if (cache_axis(v) >= 0)
             return error_set(r->err, TACIT_ERR_UNSUPPORTED,
                              "'%s' cannot be a cache: its keys or values are used by more than one "
                              "attention, or one with a mask that depends on data",
-                             v->producer->inputs[0]->name);
+                             past_of(v->producer)->name);
     }
     return TACIT_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products whose weights are stored in few bits: MatMulNBits, and MatMul behind DequantizeLinear or
- * behind a Cast of half precision, become tacit.DequantMatMul, which reads the weights as they are
- * instead of widening them first. */
+ * Products whose weights are stored in few bits: MatMulNBits, and MatMul behind DequantizeLinear,
+ * become tacit.DequantMatMul, which reads the weights as they are instead of widening them first.
+ */
 #include "pass/epilogue.h"
 
 static bool known(const ir_value *v)
@@ -81,12 +81,7 @@ static tacit_status from_product(pass_edit *e, ir_node *n)
     if (!pass_product_read(e, n, &p) || p.b->type.shape.rank != 2)
         return TACIT_OK;
     int64_t k = pass_dim(p.b, p.trans_b ? 1 : 2), columns = pass_dim(p.b, p.trans_b ? 2 : 1);
-    ir_node *cast = pass_from(e, p.b, PASS_CAST), *d = pass_from(e, p.b, PASS_DEQUANTIZE);
-    tacit_dtype from = cast ? cast->inputs[0]->type.dtype : TACIT_DTYPE_NONE;
-    if ((from == TACIT_F16 || from == TACIT_BF16) && start(&p, n, cast->inputs[0], &f)) {
-        pass_fusion_string(&f, "scheme", "float");
-        return pass_fuse(e, &f);
-    }
+    ir_node *d = pass_from(e, p.b, PASS_DEQUANTIZE);
     if (!d || !start(&p, n, d->inputs[0], &f))
         return TACIT_OK;
     ir_value *zero = d->n_inputs > 2 ? d->inputs[2] : NULL;
