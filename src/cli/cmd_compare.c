@@ -54,7 +54,7 @@ static void check(void *context, const char *node, const char *op, const char *v
     cli_difference d;
     if (!trusted || c->parted)
         return;
-    bool comparable = cli_compare_tensors(t, trusted, &d);
+    bool comparable = cli_compare_values(t, trusted, &d);
     c->compared++;
     if (comparable && !is_off(c, &d))
         return;
@@ -220,7 +220,8 @@ int cmd_compare(int argc, char **argv)
     const cli_option options[] = {
         {"--vs", CLI_STRING, &against, "WHO", "reference (default) or ort (ONNX Runtime)"},
         CLI_INPUT_OPTIONS(&inputs, &seed),
-        {"--tolerance", CLI_FLOAT, &c.tolerance, "X", "largest relative error (default 1e-3)"},
+        {"--tolerance", CLI_FLOAT, &c.tolerance, "X",
+         "largest relative error (default 1e-3; models in half precision need more)"},
         {"--break", CLI_STRING, &broken, "NODE",
          "leave this node's kernel out, to see it found (serial executor)"},
         {"--json", CLI_FLAG, &json, NULL, "machine-readable"},

@@ -56,7 +56,10 @@ typedef struct cli_difference {
     int64_t worst;                     /* element index */
     int64_t mismatched;                /* NaN against number, or different strings/integers */
 } cli_difference;
-/* Same type and shape required: false otherwise. */
+/* Same shape required, and the same type, but that f32 stands for half precision: false otherwise.
+ */
+bool cli_compare_values(const tacit_tensor *a, const tacit_tensor *b, cli_difference *out);
+/* The same type required. */
 bool cli_compare_tensors(const tacit_tensor *a, const tacit_tensor *b, cli_difference *out);
 
 #endif

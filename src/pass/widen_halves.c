@@ -10,6 +10,7 @@ typedef struct widening {
     pass_context *c;
     ir_graph *g;
     uint32_t values;   /* that the graph had */
+    bool *wanted;      /* by half: it is computed with */
     tacit_dtype *was;  /* by value: the half that it was before its node was widened */
     ir_value **wide;   /* by half: the same in f32, once somebody needs it */
     ir_value **narrow; /* by widened value: the half that it was, likewise */
@@ -23,12 +24,6 @@ static bool has_halves(const ir_graph *g)
     return false;
 }
 
-/* Numbers only change their places: not a reason to widen any. */
-static bool only_moves(const widening *w, const ir_node *n)
-{
-    return n->op->alias || n->op->part || n->op == w->c->ops[PASS_GATHER];
-}
-
 /* Casts say what they want. What a caller's own operator expects nobody knows. */
 static bool may_widen(const widening *w, const ir_node *n)
 {
@@ -36,19 +31,49 @@ static bool may_widen(const widening *w, const ir_node *n)
         n->op->flags & (OP_RANDOM | OP_CONTROL | OP_ANY_KIND) || ir_node_has_subgraph(n) ||
         op_find(NULL, n->domain, n->type) != n->op)
         return false;
-    bool computes = false;
+    for (uint32_t k = 0; k < n->n_inputs; k++)
+        if (n->inputs[k] && !ir_type_is_static(&n->inputs[k]->type))
+            return false;
+    return true;
+}
+
+/* Numbers only change their places: no reason of its own to widen any. */
+static bool only_moves(const widening *w, const ir_node *n)
+{
+    return n->op->alias || n->op->part || n->op == w->c->ops[PASS_GATHER];
+}
+
+/* Does the node compute with halves, or move some that are computed with later? */
+static bool wants_wide(const widening *w, const ir_node *n)
+{
+    bool wants = !only_moves(w, n);
+    for (uint32_t k = 0; !wants && k < n->n_outputs; k++)
+        wants = n->outputs[k] && w->wanted[n->outputs[k]->id];
+    return wants;
+}
+
+static void find_wanted(const widening *w, uint32_t count)
+{
+    for (uint32_t i = count; i-- > 0;) { /* readers come before what they read */
+        const ir_node *n = w->g->nodes.data[i];
+        bool wants = may_widen(w, n) && wants_wide(w, n);
+        for (uint32_t k = 0; wants && k < n->n_inputs; k++)
+            if (pass_half(n->inputs[k]))
+                w->wanted[n->inputs[k]->id] = true;
+    }
+}
+
+/* Known halves alone are left as they are: a table that rows are gathered from, a weight that is
+ * turned. */
+static bool is_worth_it(const widening *w, const ir_node *n)
+{
+    bool wants = wants_wide(w, n);
     for (uint32_t k = 0; k < n->n_inputs; k++) {
         const ir_value *v = n->inputs[k];
-        if (v && !ir_type_is_static(&v->type))
-            return false;
-        if (!v)
-            continue;
-        if (w->was[v->id])
-            computes = true;
-        else if (pass_half(v) && !ir_value_known(v) && !only_moves(w, n))
-            computes = true;
+        if (v && (w->was[v->id] || (wants && pass_half(v) && !ir_value_known(v))))
+            return true;
     }
-    return computes;
+    return false;
 }
 
 /* What the node would make of f32 in the place of every half: *fits, if nothing else changes. */
@@ -181,7 +206,7 @@ static tacit_status widen_nodes(widening *w, bool *done, uint32_t count)
         ir_type *out = ARENA_ARRAY(w->c->scratch, n->n_outputs + 1u, ir_type);
         if (!out)
             return error_memory(w->c->err, "widening halves");
-        if (!may_widen(w, n))
+        if (!may_widen(w, n) || !is_worth_it(w, n))
             continue;
         TRY(try_types(w, n, out, &done[i]));
         if (done[i])
@@ -200,12 +225,14 @@ tacit_status pass_widen_halves(pass_context *c)
         return TACIT_OK;
     uint32_t nodes = g->nodes.count;
     widening w = {.c = c, .g = g, .values = g->values.count};
+    w.wanted = ARENA_ARRAY(c->scratch, w.values + 1u, bool);
     w.was = ARENA_ARRAY(c->scratch, w.values + 1u, tacit_dtype);
     w.wide = ARENA_ARRAY(c->scratch, w.values + 1u, ir_value *);
     w.narrow = ARENA_ARRAY(c->scratch, w.values + 1u, ir_value *);
     bool *done = ARENA_ARRAY(c->scratch, nodes + 1u, bool);
-    if (!w.was || !w.wide || !w.narrow || !done)
+    if (!w.wanted || !w.was || !w.wide || !w.narrow || !done)
         return error_memory(c->err, "widening halves");
+    find_wanted(&w, nodes);
     TRY(widen_nodes(&w, done, nodes));
     g->version += c->rewrites > 0;
     return TACIT_OK;

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/half.h"
 #include "base/rng.h"
 #include "tacit/tacit.h"
 
@@ -193,6 +195,101 @@ static void full_rewound_and_filled(void **state)
     tacit_model_free(m);
 }
 
+/* `text` with every `from` in it replaced; in static memory, the latest two stay. */
+static const char *edited(const char *text, const char *from, const char *to)
+{
+    static char room[2][8192];
+    static int turn;
+    char *out = room[turn ^= 1];
+    size_t at = 0;
+    for (const char *p = text; *p;) {
+        bool hit = strncmp(p, from, strlen(from)) == 0;
+        int n = hit ? snprintf(out + at, sizeof room[0] - at, "%s", to)
+                    : snprintf(out + at, sizeof room[0] - at, "%c", *p);
+        at += (size_t)n;
+        p += hit ? strlen(from) : 1;
+        assert_true(at < sizeof room[0]);
+    }
+    out[at] = 0;
+    return out;
+}
+
+/* The model in half precision, with caches of its own type or in f32: the results of the f32 one,
+ * since it is computed as that is. */
+static void halves(bool all, tacit_dtype dtype, const char *name, const char *code)
+{
+    char cast[80], typed[32], between[160];
+    snprintf(typed, sizeof typed, ": %s[", name);
+    snprintf(cast, sizeof cast, "  %%xh = Cast(%%x) to=%s @n_xh\n  %%heads = Reshape(%%xh,", code);
+    const char *text = edited(model_text, ": f32[", typed);
+    snprintf(between, sizeof between, "in %%x : %s", name);
+    text = edited(text, between, "in %x : f32");
+    text = edited(text, "  %heads = Reshape(%x,", cast);
+    text = edited(text, "  %y = Reshape(%back, %flat) @n_y\n",
+                  "  %yh = Reshape(%back, %flat) @n_yh\n  %y = Cast(%yh) to=1 @n_y\n");
+    if (!all) { /* casts around the caches */
+        snprintf(between, sizeof between, "in %%past_k : %s", name);
+        text = edited(text, between, "in %past_k : f32");
+        snprintf(between, sizeof between, "in %%past_v : %s", name);
+        text = edited(text, between, "in %past_v : f32");
+        snprintf(between, sizeof between,
+                 "  %%pk = Cast(%%past_k) to=%s @n_pk\n  %%kh = Concat(%%pk,", code);
+        text = edited(text, "  %k = Concat(%past_k,", between);
+        snprintf(between, sizeof between,
+                 "  %%pv = Cast(%%past_v) to=%s @n_pv\n  %%vh = Concat(%%pv,", code);
+        text = edited(text, "  %v = Concat(%past_v,", between);
+        text = edited(text, "Transpose(%k)", "Transpose(%kh)");
+        text = edited(text, "MatMul(%p, %v)", "MatMul(%p, %vh)");
+        text = edited(text, "  out %y\n",
+                      "  %k = Cast(%kh) to=1 @n_ck\n  %v = Cast(%vh) to=1 @n_cv\n  out %y\n");
+    }
+    tacit_model *m = load(text), *plain = load(model_text);
+    tacit_error err = {TACIT_OK, ""};
+    tacit_dim dims[] = {{"seq", 1}};
+    tacit_compile_options o = {.dims = dims, .n_dims = 1, .cache_capacity = 4};
+    tacit_session *s = open_session(m, &o);
+    float x[4 * WIDTH], want[4 * WIDTH];
+    uint16_t k[VALUES * 2];
+    rng r = rng_seed(8);
+    for (int i = 0; i < 4 * WIDTH; i++) /* halves hold them */
+        x[i] = (float)((int)rng_below(&r, 33) - 16) / 16;
+    by_hand(plain, 1, 4, x, want);
+    for (int i = 0; i < 4; i++)
+        step(s, 1, x + i * WIDTH, want + i * WIDTH);
+    for (int h = 0; h < HEADS; h++)
+        for (int i = 0; i < 2 * DEPTH; i++)
+            k[h * 2 * DEPTH + i] =
+                half_encode(dtype == TACIT_F16 ? HALF_F16 : HALF_BF16,
+                            (double)x[i / DEPTH * WIDTH + h * DEPTH + i % DEPTH], false);
+    tacit_tensor past[] = {rows("past_k", HEADS, 2, DEPTH, NULL),
+                           rows("past_v", HEADS, 2, DEPTH, NULL)};
+    for (int i = 0; i < 2; i++) {
+        past[i].dtype = dtype;
+        past[i].data = k;
+        past[i].bytes = sizeof k;
+    }
+    if (tacit_session_cache_fill(s, past, 2, &err) != TACIT_OK)
+        fail_msg("%s", err.message);
+    step(s, 1, x + 2 * WIDTH, want + 2 * WIDTH);
+    past[0].bytes--;
+    assert_int_equal(tacit_session_cache_fill(s, past, 2, &err), TACIT_ERR_SHAPE);
+    past[0].bytes++;
+    past[0].dtype = TACIT_I16;
+    assert_int_equal(tacit_session_cache_fill(s, past, 2, &err), TACIT_ERR_SHAPE);
+    tacit_session_free(s);
+    tacit_model_free(m);
+    tacit_model_free(plain);
+}
+
+static void half_precision(void **state)
+{
+    (void)state;
+    halves(true, TACIT_F16, "f16", "10");
+    halves(false, TACIT_F16, "f16", "10");
+    halves(true, TACIT_BF16, "bf16", "16");
+    halves(false, TACIT_BF16, "bf16", "16");
+}
+
 static void refused(const char *text, int64_t capacity, tacit_executor exec, tacit_status status,
                     const char *message)
 {
@@ -243,6 +340,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_as_by_hand),
         cmocka_unit_test(full_rewound_and_filled),
+        cmocka_unit_test(half_precision),
         cmocka_unit_test(what_cannot_be_a_cache),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
