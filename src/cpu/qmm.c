@@ -47,28 +47,6 @@ size_t cpu_qdot_place(cpu_qdot_weights *w, int64_t width, int64_t panels, bool s
     return apart ? super_at + (size_t)(panels * supers) : (size_t)(panels * w->data_step);
 }
 
-void cpu_qgemm_pack(const void *args, uint32_t begin, uint32_t end)
-{
-    const cpu_qgemm_pack_args *p = args;
-    int64_t padded = (p->k + 3) / 4 * 4;
-    uint8_t turn = p->flip ? 0x80 : 0;
-    for (uint32_t t = begin; t < end; t++) {
-        uint8_t *to = p->packed + t * p->width * padded;
-        for (int64_t c = 0; c < p->width; c++) {
-            int64_t j = t * p->width + c;
-            const uint8_t *from = p->b + j * p->b_col;
-            uint32_t sum = 0;
-            for (int64_t k = 0; k < padded; k++) {
-                uint8_t v = j < p->n && k < p->k ? from[k * p->b_row] ^ turn : 0;
-                to[(k / 4 * p->width + c) * 4 + k % 4] = v;
-                sum += v;
-            }
-            if (j < p->n)
-                p->col_sum[j] = (int32_t)sum;
-        }
-    }
-}
-
 /* Eight rows of eight bytes, exchanged with their columns. */
 static void turn_eight(const uint8_t *from, int64_t from_row, int8_t *to, int64_t to_row,
                        uint64_t flip)

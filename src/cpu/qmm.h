@@ -221,20 +221,6 @@ typedef struct cpu_qdepth_args {
 } cpu_qdepth_args;
 CPU_QMM_DECLARE(cpu_qdepth);
 
-/* A right side into panels, with its column sums. Tile t is panel t. */
-typedef struct cpu_qgemm_pack_args {
-    const uint8_t *b; /* i8 (flip) or u8 */
-    uint8_t *packed;
-    int32_t *col_sum;
-    int64_t k, n, b_row, b_col;
-    int64_t width;
-    bool flip;
-} cpu_qgemm_pack_args;
-void cpu_qgemm_pack(const void *args, uint32_t begin, uint32_t end);
-static inline int64_t cpu_qgemm_pack_bytes(int64_t k, int64_t n, int64_t width)
-{
-    return (n + width - 1) / width * width * ((k + 3) / 4 * 4);
-}
 /* Bytes from row to row of a left side: vectors, and an odd number of lines so that the rows of a
  * register tile fall in different cache sets. */
 static inline int64_t cpu_qmm_row(int64_t k)

@@ -62,10 +62,13 @@ typedef struct op_job {
     cpu_kernel fn;
     void *args;
     size_t args_size;
+    size_t key_size; /* of the arguments: what packing depends on, addresses in packed memory among
+                        it; others come behind. 0: all */
     uint32_t begin, end; /* tiles */
     const ir_tensor *weight;
-    size_t field;  /* of the arguments: where the address of the weight belongs… */
-    size_t offset; /* …so many bytes behind its begin */
+    const ir_tensor *beside[2]; /* other constants that are read; NULL: none */
+    size_t field;               /* of the arguments: where the address of the weight belongs… */
+    size_t offset;              /* …so many bytes behind its begin */
     size_t first, bytes;
     bool second; /* after those of its node that are not; these come before it */
     bool last;   /* `second`, and after all others of its node, of which there are some */

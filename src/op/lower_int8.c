@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cpu/qmm.h"
+#include "cpu/qpack.h"
 #include "cpu/quantise.h"
 #include "op/gemm.h"
 #include "op/lowerings.h"
@@ -56,6 +57,53 @@ static tacit_status column_tables(op_lower *c, bytes *p)
     return TACIT_OK;
 }
 
+/* Rows piece by piece, and then the sums of all pieces: few, since each has its own. */
+static tacit_status pack_rows(op_lower *c, const bytes *p, op_job *job, cpu_qgemm_pack_args *a)
+{
+    enum { PIECE = 1 << 20, MOST = 8 }; /* bytes, unless that would be more pieces than so many */
+    int64_t k = p->g.k, n = p->g.n, step = PIECE / n > k / MOST ? PIECE / n : k / MOST;
+    step = step / 4 * 4 + 4;
+    int64_t pieces = (k + step - 1) / step;
+    cpu_qgemm_sum_args sum = {.parts = a->col_sum, .col_sum = a->col_sum, .pieces = pieces, .n = n};
+    if (pieces > 1) {
+        sum.parts = a->col_sum = op_lower_pack_later(c, (size_t)(pieces * n) * sizeof(int32_t));
+        if (!sum.parts)
+            return TACIT_ERR_MEMORY;
+    }
+    for (; a->k_begin < k; a->k_begin = a->k_end, a->col_sum += n) {
+        a->k_end = a->k_begin + step < k ? a->k_begin + step : k;
+        job->first = (size_t)(a->k_begin * n);
+        job->bytes = (size_t)((a->k_end - a->k_begin) * n);
+        TRY(op_lower_later(c, job));
+    }
+    if (pieces == 1)
+        return TACIT_OK;
+    op_job last = op_lower_job(c, (uint32_t)p->r.b, cpu_qgemm_sum, &sum, sizeof sum,
+                               offsetof(cpu_qgemm_sum_args, b));
+    last.bytes = 0;
+    last.end = 1;
+    last.second = last.last = true;
+    return op_lower_later(c, &last);
+}
+
+static tacit_status pack_later(op_lower *c, bytes *p, cpu_qgemm_pack_args *a, size_t size)
+{
+    enum { PIECE = 1 << 19 }; /* bytes */
+    int64_t width = a->width, k = p->g.k, n = p->g.n;
+    a->packed = op_lower_pack_later(c, size);
+    a->col_sum = op_lower_pack_later(c, (size_t)n * sizeof(int32_t));
+    if (!a->packed || !a->col_sum)
+        return TACIT_ERR_MEMORY;
+    p->g.packed = a->packed;
+    p->g.col_sum = a->col_sum;
+    op_job job = op_lower_job(c, (uint32_t)p->r.b, cpu_qgemm_pack, a, sizeof *a,
+                              offsetof(cpu_qgemm_pack_args, b));
+    job.end = (uint32_t)((n + width - 1) / width);
+    return a->b_col == 1
+               ? pack_rows(c, p, &job, a)
+               : op_lower_panels_later(c, &job, width, n, (size_t)k, PIECE / (width * k) + 1);
+}
+
 static tacit_status pack_right(op_lower *c, bytes *p)
 {
     const op_operand *b = &c->in[p->r.b];
@@ -65,22 +113,13 @@ static tacit_status pack_right(op_lower *c, bytes *p)
                                 .n = p->g.n,
                                 .b_row = p->r.trans_b ? 1 : p->g.n,
                                 .b_col = p->r.trans_b ? p->g.k : 1,
+                                .k_end = p->g.k,
+                                .taps = 1,
                                 .width = width,
-                                .flip = b->type.dtype == TACIT_I8};
-    const ir_tensor *data = op_lower_known(c, p->r.b);
-    p->constant = data != NULL;
-    if (data) {
-        plan.b = data->data;
-        plan.packed = op_lower_pack(c, size);
-        plan.col_sum = op_lower_pack(c, (size_t)p->g.n * sizeof(int32_t));
-        if (!plan.packed || !plan.col_sum)
-            return TACIT_ERR_MEMORY;
-        cpu_qgemm_pack(&plan, 0, (uint32_t)panels);
-        op_lower_packed_away(c, (uint32_t)p->r.b);
-        p->g.packed = plan.packed;
-        p->g.col_sum = plan.col_sum;
-        return TACIT_OK;
-    }
+                                .flip = b->type.dtype == TACIT_I8 ? 0x80 : 0};
+    p->constant = op_lower_known(c, p->r.b) != NULL;
+    if (p->constant)
+        return pack_later(c, p, &plan, size);
     p->packed = op_lower_reserve(c, size);
     p->col_sums = op_lower_reserve(c, (size_t)p->g.n * sizeof(int32_t));
     cpu_qgemm_pack_args *a =

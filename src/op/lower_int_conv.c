@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cpu/qmm.h"
+#include "cpu/qpack.h"
 #include "op/conv.h"
 #include "op/lowerings.h"
 
@@ -211,34 +212,28 @@ static tacit_status take_biases(op_lower *c, byte_conv *b, int64_t first)
 /* The weights of a group, [n][cg][taps], as a right side whose rows are (tap, channel). */
 static tacit_status pack_right(op_lower *c, byte_conv *b, int64_t group)
 {
-    int64_t n = b->g.n, k = b->g.k, taps = b->conv.w.taps, cg = k / taps;
-    int64_t width = cpu_qmm_width(&c->cpu), panels = (n + width - 1) / width;
-    const uint8_t *from = (const uint8_t *)op_lower_known(c, b->r.w)->data + group * n * k;
-    arena scratch;
-    arena_init(&scratch, c->allocator);
-    uint8_t *turned = arena_alloc(&scratch, (size_t)(n * k));
-    uint8_t *packed = op_lower_pack(c, (size_t)cpu_qgemm_pack_bytes(k, n, width));
-    int32_t *sums = op_lower_pack(c, (size_t)n * sizeof *sums);
-    if (turned && packed && sums) {
-        for (int64_t j = 0; j < n; j++)
-            for (int64_t ch = 0; ch < cg; ch++)
-                for (int64_t t = 0; t < taps; t++)
-                    turned[j * k + t * cg + ch] = from[(j * cg + ch) * taps + t];
-        cpu_qgemm_pack(&(cpu_qgemm_pack_args){.b = turned,
-                                              .packed = packed,
-                                              .col_sum = sums,
-                                              .k = k,
-                                              .n = n,
-                                              .b_row = 1,
-                                              .b_col = k,
-                                              .width = width,
-                                              .flip = c->in[b->r.w].type.dtype == TACIT_I8},
-                       0, (uint32_t)panels);
-    }
-    arena_free(&scratch);
-    b->g.packed = packed;
-    b->g.col_sum = sums;
-    return turned && packed && sums ? TACIT_OK : TACIT_ERR_MEMORY;
+    enum { PIECE = 1 << 18 }; /* bytes read by a job */
+    int64_t n = b->g.n, k = b->g.k, width = cpu_qmm_width(&c->cpu);
+    cpu_qgemm_pack_args a = {.packed =
+                                 op_lower_pack_later(c, (size_t)cpu_qgemm_pack_bytes(k, n, width)),
+                             .col_sum = op_lower_pack_later(c, (size_t)n * sizeof(int32_t)),
+                             .k = k,
+                             .n = n,
+                             .b_row = 1,
+                             .b_col = k,
+                             .k_end = k,
+                             .taps = b->conv.w.taps,
+                             .width = width,
+                             .flip = c->in[b->r.w].type.dtype == TACIT_I8 ? 0x80 : 0};
+    if (!a.packed || !a.col_sum)
+        return TACIT_ERR_MEMORY;
+    op_job job = op_lower_job(c, (uint32_t)b->r.w, cpu_qgemm_pack, &a, sizeof a,
+                              offsetof(cpu_qgemm_pack_args, b));
+    job.end = (uint32_t)((n + width - 1) / width);
+    job.offset = (size_t)(group * n * k);
+    b->g.packed = a.packed;
+    b->g.col_sum = a.col_sum;
+    return op_lower_panels_later(c, &job, width, n, (size_t)k, PIECE / (width * k) + 1);
 }
 
 static void set_cost(op_lower *c, const byte_conv *b, const char *how)
@@ -345,13 +340,13 @@ static tacit_status lower(op_lower *c, const roles *r)
     TRY(emit_turn(c, &b));
     if (b.depth) {
         TRY(emit_depth(c, &b));
+        op_lower_packed_away(c, (uint32_t)r->w);
     } else {
         size_t q = op_lower_reserve(c, (size_t)(b.g.m * b.g.q_row));
         size_t sums = op_lower_reserve(c, (size_t)b.g.m * sizeof(int32_t));
         for (int64_t group = 0; group < b.conv.group; group++)
             TRY(emit_group(c, &b, group, q, sums));
     }
-    op_lower_packed_away(c, (uint32_t)r->w);
     return TACIT_OK;
 }
 

@@ -165,9 +165,10 @@ static void add_weight(packed_store *s, const ir_tensor *w)
  * parts. The weight's own address is not there yet. */
 static void add_arguments(packed_store *s, const op_job *job, uint32_t parts)
 {
-    for (size_t at = 0; at < job->args_size; at += sizeof(uint64_t)) {
+    size_t size = job->key_size ? job->key_size : job->args_size;
+    for (size_t at = 0; at < size; at += sizeof(uint64_t)) {
         uint64_t word = 0;
-        size_t left = job->args_size - at;
+        size_t left = size - at;
         memcpy(&word, (const char *)job->args + at, left < sizeof word ? left : sizeof word);
         size_t place = s->bytes;
         for (uint32_t i = s->parts.count; i-- > s->parts.count - parts;) {
@@ -183,11 +184,23 @@ static void add_arguments(packed_store *s, const op_job *job, uint32_t parts)
     }
 }
 
+/* The constants a job reads, unless they are those of the job before. */
+static void add_constants(packed_store *s, const op_job *job)
+{
+    const ir_tensor *read[] = {job->weight, job->beside[0], job->beside[1]};
+    if (memcmp(read, s->read, sizeof read) == 0)
+        return;
+    memcpy(s->read, read, sizeof read);
+    for (size_t i = 0; i < sizeof read / sizeof *read; i++) {
+        add_number(&s->key, read[i] != NULL);
+        if (read[i])
+            add_weight(s, read[i]);
+    }
+}
+
 static void add_job(packed_store *s, const op_job *job, uint32_t parts)
 {
-    if (job->weight != s->weight)
-        add_weight(s, job->weight);
-    s->weight = job->weight;
+    add_constants(s, job);
     add_number(&s->key, (uintptr_t)job->fn - (uintptr_t)packed_open); /* the build is in the key */
     add_number(&s->key, (uint64_t)job->begin << 32 | job->end);
     add_number(&s->key, job->field);

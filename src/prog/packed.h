@@ -48,7 +48,7 @@ typedef struct packed_store {
     sha256 key;   /* of what has been asked for so far… */
     size_t bytes; /* …and its size */
     VEC(op_packed) parts;
-    const ir_tensor *weight; /* the last that went into the key */
+    const ir_tensor *read[3]; /* the last constants that went into the key */
     bool mapped, too_new;
 } packed_store;
 
