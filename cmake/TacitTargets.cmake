@@ -166,6 +166,8 @@ foreach(source ${bench_sources})
 endforeach()
 add_executable(calm ${CMAKE_SOURCE_DIR}/bench/calm.c) # asked by bench/models
 target_link_libraries(calm PRIVATE tacit_static)
+add_executable(bare ${CMAKE_SOURCE_DIR}/bench/bare.c) # asked by scripts/bench-decode
+target_link_libraries(bare PRIVATE tacit_static)
 include(TacitBenchPeers)
 if(TACIT_FUZZ)
   include(TacitFuzz)

@@ -34,6 +34,13 @@ ENTRIES = (
     + [("model/" + name, arguments) for name, arguments in TRANSFORMERS]
     + [("model/" + name, name) for name in CNNS]
 )
+# Models in fewer bits: of which entry they are made, and as what (narrow.py); the peer runs the same file.
+NARROW = {"model/bert-int8-128": ("model/bert-128", "dynamic-int8"),
+          "model/resnet50-int8": ("model/resnet50", "static-int8"),
+          "model/mobilenetv2-int8": ("model/mobilenetv2", "static-int8"),
+          "model/gpt2-f16-16": ("model/gpt2-16", "f16"),
+          "model/bert-f16-128": ("model/bert-128", "f16"),
+          "model/mobilenetv2-f16": ("model/mobilenetv2", "f16")}
 # Prompts of which only the logits behind the last token are asked for; the peer runs the same file.
 LAST = ["model/gpt2-128", "model/gpt2-512"]
 TORCH = ("mlp", "block", "attention", "attention-causal", "gpt2", "bert", "minilm", "resnet50",
@@ -233,8 +240,12 @@ class Bench:
         path = os.path.join(self.models, name.replace("/", "-") + ".onnx")
         if not os.path.exists(path):
             part = path.replace(".onnx", ".part.onnx")
-            subprocess.run([f"{self.build}/tacit", "example", *arguments.split(), "--out", part],
-                           check=True, stdout=subprocess.DEVNULL)
+            command = [f"{self.build}/tacit", "example", *arguments.split(), "--out", part]
+            if name in NARROW:
+                whole, kind = NARROW[name]
+                command = [self.ort, f"{self.here}/narrow.py", kind,
+                           self.model(whole, dict(ENTRIES)[whole]), part]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             os.rename(part, path)
         return path
 
@@ -322,7 +333,8 @@ class Bench:
 
     def run(self):
         print(f"{'bench':34s} {'tacit':>12s}  {'peer':>12s}  ratio  peer")
-        for name, arguments in [("overhead/call", "mlp --width 1 --batch 1")] + list(ENTRIES):
+        narrow = [(name, "none") for name in NARROW] if self.ort else []
+        for name, arguments in [("overhead/call", "mlp --width 1 --batch 1"), *ENTRIES, *narrow]:
             for threads in (1, 2):
                 if self.wanted(name + f"/t{threads}") and (threads == 1 or "overhead" not in name):
                     self.attempt(self.compare, name, arguments, threads)

@@ -107,7 +107,7 @@ def import_ms(module):
 
 def drop_in(models, name, arguments, threads):
     """The same script in two processes, one per runtime, which take turns (bench/models)."""
-    path = models.int8(name) if arguments is None else models.model(name, arguments)
+    path = models.model(name, arguments)
     runner = os.path.join(HERE, "dropin_runner.py")
     cpus = compare.processors(threads)
     sides, calm = [], compare.Calm(build, cpus)
@@ -123,25 +123,10 @@ def drop_in(models, name, arguments, threads):
             side.close()
 
 
-class Models(compare.Bench):
-    """The files of bench/models, made where they are not there yet."""
-
-    def int8(self, name):
-        path = os.path.join(self.models, "model-bert-int8.onnx")  # as scripts/bench-int8 has it
-        if not os.path.exists(path):
-            from onnxruntime.quantization import QuantType, quantize_dynamic
-
-            part = path.replace(".onnx", ".part.onnx")
-            source = self.model("model/bert-128", "bert --seq 128")
-            quantize_dynamic(source, part, weight_type=QuantType.QInt8, per_channel=True)
-            os.rename(part, path)
-        return path
-
-
 def drop_ins():
-    models = Models(build, prefix)
+    models = compare.Bench(build, prefix)
     failed = 0
-    for entry, arguments in [*compare.ENTRIES, ("model/bert-int8-128", None)]:
+    for entry, arguments in [*compare.ENTRIES, ("model/bert-int8-128", "none")]:
         short = entry.removeprefix("model/").replace("/", "-")
         for threads in (1, 2):
             name = f"python/dropin/{short}/t{threads}"

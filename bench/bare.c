@@ -5,7 +5,7 @@
  * products with packed weights, one behind the other. Both run by turns in one process, so that
  * neither the time of measuring nor where the weights lie in memory makes a difference.
  *
- * usage: bench_bare MODEL THREADS    prints: a token's and the loop's milliseconds (medians)
+ * usage: bare MODEL THREADS    prints: a token's and the loop's milliseconds (medians)
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static tacit_error err;
 
 static int complain(const char *what)
 {
-    fprintf(stderr, "bench_bare: %s%s%s\n", what, err.message[0] ? ": " : "", err.message);
+    fprintf(stderr, "bare: %s%s%s\n", what, err.message[0] ? ": " : "", err.message);
     return 1;
 }
 
@@ -141,7 +141,7 @@ int main(int argc, char **argv)
 {
     uint32_t threads = argc == 3 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
     if (threads != 1 && threads != 2) {
-        fprintf(stderr, "usage: bench_bare MODEL THREADS    (1 or 2)\n");
+        fprintf(stderr, "usage: bare MODEL THREADS    (1 or 2)\n");
         return 2;
     }
     tacit_compile_options options = {
