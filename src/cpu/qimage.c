@@ -37,22 +37,38 @@ void cpu_qborder(const void *args, uint32_t begin, uint32_t end)
     }
 }
 
-/* Column c of a panel of `columns`; returns the sum of its weights. */
-static int32_t pack_column(const cpu_qconv_pack_args *a, const uint8_t *from, int8_t *to,
-                           int64_t columns)
+static int32_t sum_weights(const uint8_t *from, int64_t n, uint8_t flip)
+{
+    int32_t sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (int8_t)(from[i] ^ flip);
+    return sum;
+}
+
+/* Four channels of a tap, which lie side by side: a word. */
+static void pack_four(const uint8_t *from, int64_t step, uint32_t flip, int8_t *to)
+{
+    uint8_t four[4] = {from[0], from[step], from[2 * step], from[3 * step]};
+    uint32_t word;
+    memcpy(&word, four, sizeof word);
+    word ^= flip;
+    memcpy(to, &word, sizeof word);
+}
+
+/* A column of a panel of `columns`: word k / 4 of it is 4 · columns bytes behind the one before.
+ * Where taps begin with words the channels of one are packed four at a time. */
+static void pack_column(const cpu_qconv_pack_args *a, const uint8_t *from, int8_t *to,
+                        int64_t columns)
 {
     uint8_t flip = a->flip ? 0x80 : 0;
-    int32_t sum = 0;
     for (int64_t t = 0; t < a->taps; t++) {
-        int64_t k0 = t / a->run * a->piece + t % a->run * a->pitch;
-        for (int64_t ch = 0; ch < a->channels; ch++) {
-            int8_t v = (int8_t)(from[ch * a->taps + t] ^ flip);
-            int64_t k = k0 + ch;
-            to[k / 4 * 4 * columns + k % 4] = v;
-            sum += v;
-        }
+        int64_t k = t / a->run * a->piece + t % a->run * a->pitch, end = k + a->channels;
+        const uint8_t *w = from + t;
+        for (; k % 4 == 0 && k + 4 <= end; k += 4, w += 4 * a->taps)
+            pack_four(w, a->taps, 0x01010101u * flip, to + k * columns);
+        for (; k < end; k++, w += a->taps)
+            to[k / 4 * 4 * columns + k % 4] = (int8_t)(*w ^ flip);
     }
-    return sum;
 }
 
 void cpu_qconv_pack(const void *args, uint32_t begin, uint32_t end)
@@ -67,9 +83,9 @@ void cpu_qconv_pack(const void *args, uint32_t begin, uint32_t end)
         memset(to, 0, (size_t)(columns * k));
         memset(a->begin + p * a->width, 0, (size_t)columns * sizeof *a->begin);
         for (int64_t c = 0; c < columns && c < left; c++) {
-            int64_t m = p * a->width + c;
-            a->begin[m] =
-                -a->zero * pack_column(a, a->w + m * a->channels * a->taps, to + 4 * c, columns);
+            int64_t m = p * a->width + c, own = a->channels * a->taps;
+            pack_column(a, a->w + m * own, to + 4 * c, columns);
+            a->begin[m] = -a->zero * sum_weights(a->w + m * own, own, a->flip ? 0x80 : 0);
         }
     }
 }
