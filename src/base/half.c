@@ -2,6 +2,9 @@
 #include "base/half.h"
 
 #include <math.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 typedef struct format_row {
     int exponent_bits, mantissa_bits, bias;
@@ -123,4 +126,41 @@ uint16_t half_encode(half_format format, double value, bool saturate)
     if (f->nan_is_zero && magnitude == 0)
         return 0; /* FNUZ has no minus zero */
     return (uint16_t)(sign | magnitude);
+}
+
+/* --- many --------------------------------------------------------------------------------------
+ */
+
+static void widen_rest(half_format format, const uint16_t *from, int64_t n, float *to)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] = format == HALF_F16 ? half_to_f32(from[i]) : bf16_to_f32(from[i]);
+}
+
+#if defined(__x86_64__)
+/* Returns how many were converted. */
+__attribute__((target("avx2,f16c"))) static int64_t widen_vectors(half_format format,
+                                                                  const uint16_t *from, int64_t n,
+                                                                  float *to)
+{
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        __m128i x = _mm_loadu_si128((const __m128i *)(const void *)(from + i));
+        __m256 y = format == HALF_F16
+                       ? _mm256_cvtph_ps(x)
+                       : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
+        _mm256_storeu_ps(to + i, y);
+    }
+    return i;
+}
+#endif
+
+void half_widen(half_format format, const uint16_t *from, int64_t n, float *to)
+{
+    int64_t done = 0;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
+        done = widen_vectors(format, from, n, to);
+#endif
+    widen_rest(format, from + done, n - done, to + done);
 }

@@ -37,6 +37,8 @@ static inline float half_to_f32(uint16_t h)
     v.u |= (size >= 0x7c00u ? 0x7f800000u : 0) | (uint32_t)(h & 0x8000u) << 16;
     return v.f;
 }
+/* Many f16 or bf16 to f32. */
+void half_widen(half_format format, const uint16_t *from, int64_t n, float *to);
 static inline float bf16_to_f32(uint16_t h)
 {
     union {

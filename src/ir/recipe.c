@@ -65,16 +65,11 @@ static void read_source(const ir_tensor *t, const ir_tensor *from, int64_t begin
                         void *out)
 {
     const uint16_t *halves = (const uint16_t *)from->data + begin;
-    float *to = out;
     if (from->dtype == t->dtype) {
         size_t element = element_of(t->dtype);
         memcpy(out, (const char *)from->data + (size_t)begin * element, (size_t)n * element);
-    } else if (from->dtype == TACIT_F16) {
-        for (int64_t i = 0; i < n; i++)
-            to[i] = half_to_f32(halves[i]);
     } else {
-        for (int64_t i = 0; i < n; i++)
-            to[i] = bf16_to_f32(halves[i]);
+        half_widen(from->dtype == TACIT_F16 ? HALF_F16 : HALF_BF16, halves, n, out);
     }
 }
 

@@ -5,7 +5,7 @@
 #include "op/op.h"
 
 /* Known values larger than this are left to constant folding, which has a budget. */
-enum { KNOWN_BYTES = 64 * 1024 };
+enum { KNOWN_BYTES = 64 * 1024, KNOWN_NUMBERS = 1024 };
 
 static tacit_status bind_shape(const ir_graph *top, ir_shape *s, const char *what, tacit_error *err)
 {
@@ -130,6 +130,14 @@ tacit_status op_infer_node(ir_graph *g, ir_node *node, tacit_error *err)
     return status == TACIT_OK ? status : op_context(node, status, err);
 }
 
+/* Numbers from bytes, and more than a few: weights, of which no shape is computed. */
+static bool dequantises(const ir_node *node, size_t bytes)
+{
+    const ir_value *x = node->n_inputs ? node->inputs[0] : NULL, *y = node->outputs[0];
+    return bytes > KNOWN_NUMBERS && x && y && ir_dtype_is_float(y->type.dtype) &&
+           tacit_dtype_bits(x->type.dtype) <= 8;
+}
+
 /* All inputs known, results small: evaluate now so that shapes computed from them are known. */
 static bool worth_evaluating(const ir_node *node)
 {
@@ -152,7 +160,7 @@ static bool worth_evaluating(const ir_node *node)
             return false;
         total += bytes;
     }
-    return total <= KNOWN_BYTES;
+    return total <= KNOWN_BYTES && !dequantises(node, total);
 }
 
 static tacit_status evaluate_known(ir_graph *g, ir_node *node, tacit_error *err)
