@@ -58,19 +58,34 @@ tacit_status op_lower_cumulate(op_lower *c)
     return TACIT_OK;
 }
 
+static bool has_output(const op_lower *c, uint32_t i)
+{
+    return i < c->node->n_outputs && c->node->outputs[i];
+}
+
+/* Both outputs are where it works: what nobody wants goes to scratch of `whole` bytes. */
+static tacit_status bind_found(op_lower *c, size_t field, uint32_t output, uint64_t tile,
+                               size_t whole)
+{
+    if (has_output(c, output))
+        return op_lower_out_tiled(c, field, output, tile, tile);
+    return op_lower_scratch(c, field, op_lower_reserve(c, whole), true);
+}
+
 tacit_status op_lower_top_k(op_lower *c)
 {
-    const ir_shape *x = &c->in[0].type.shape;
+    bool has_values = has_output(c, 0), has_indices = has_output(c, 1);
+    const ir_shape *x = &c->in[0].type.shape, *found = &c->out[has_values ? 0 : 1].type.shape;
     int32_t axis;
-    if (c->in[0].type.dtype != TACIT_F32 || c->node->n_outputs < 2 || !c->node->outputs[0] ||
-        !c->node->outputs[1])
-        return OP_LOWER_NO_KERNEL; /* both outputs are where it works */
+    if (c->in[0].type.dtype != TACIT_F32 || (!has_values && !has_indices))
+        return OP_LOWER_NO_KERNEL;
     TRY(ir_axis(ir_attr_int(c->node, "axis", -1), x->rank, &axis, c->err));
     cpu_top_k_args p = {.length = x->dims[axis],
-                        .k = c->out[0].type.shape.dims[axis],
+                        .k = found->dims[axis],
                         .smallest = ir_attr_int(c->node, "largest", 1) == 0};
     split_axis(x, axis, &p.outer, &p.inner);
-    if (ir_shape_size(&c->out[0].type.shape) == 0)
+    int64_t count = ir_shape_size(found);
+    if (count == 0)
         return TACIT_OK;
     int64_t run = p.length * p.inner;
     p.tile = TILE_ELEMENTS / run < 1 ? 1 : TILE_ELEMENTS / run;
@@ -84,12 +99,12 @@ tacit_status op_lower_top_k(op_lower *c)
         return TACIT_ERR_MEMORY;
     *a = p;
     uint64_t read = (uint64_t)(p.tile * run) * sizeof(float);
-    uint64_t found = (uint64_t)(p.tile * p.k * p.inner);
+    uint64_t each = (uint64_t)(p.tile * p.k * p.inner);
     TRY(op_lower_in_tiled(c, offsetof(cpu_top_k_args, x), 0, read, read));
-    TRY(op_lower_out_tiled(c, offsetof(cpu_top_k_args, values), 0, found * sizeof(float),
-                           found * sizeof(float)));
-    TRY(op_lower_out_tiled(c, offsetof(cpu_top_k_args, indices), 1, found * sizeof(int64_t),
-                           found * sizeof(int64_t)));
+    TRY(bind_found(c, offsetof(cpu_top_k_args, values), 0, each * sizeof(float),
+                   (size_t)count * sizeof(float)));
+    TRY(bind_found(c, offsetof(cpu_top_k_args, indices), 1, each * sizeof(int64_t),
+                   (size_t)count * sizeof(int64_t)));
     op_lower_cost(c, (double)ir_shape_size(x), op_lower_bytes(&c->in[0]));
     return TACIT_OK;
 }

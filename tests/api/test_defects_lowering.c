@@ -73,6 +73,19 @@ static void L1_4_choices_and_comparisons_broadcast(void **state)
     }
 }
 
+/* Outputs that nobody wants cost no kernel. */
+static void largest_without_places_and_places_alone(void **state)
+{
+    (void)state;
+    static const char *const body = "in %%x : f32[2,4]\nconst %%k : i64[1] = [2]\n"
+                                    "%%v, %%i = TopK(%%x, %%k) @top\nout %%%s";
+    char text[256];
+    snprintf(text, sizeof text, body, "v");
+    ways_expect(text, LISTS(L(1, 4, 2, 3, 8, 5, 5, 6)), LISTS(L(4, 3, 8, 6)), 0);
+    snprintf(text, sizeof text, body, "i");
+    ways_expect(text, LISTS(L(1, 4, 2, 3, 8, 5, 5, 6)), LISTS(L(1, 3, 0, 3)), 0);
+}
+
 /* Activations exist in every float type, to its precision. */
 static void L1_4_activations_of_doubles(void **state)
 {
@@ -351,6 +364,7 @@ int main(void)
         cmocka_unit_test(L3_3_sums_broadcast_both_ways),
         cmocka_unit_test(L3_4_expanding_broadcasts_both_ways),
         cmocka_unit_test(L5_1_constants_of_bodies_keep_all_their_bytes),
+        cmocka_unit_test(largest_without_places_and_places_alone),
         cmocka_unit_test(L9_10_a_singular_matrix_ends_one_run_only),
         cmocka_unit_test(L9_17_decoding_takes_little_scratch),
         cmocka_unit_test(L9_22_indices_beyond_two_to_the_24),
