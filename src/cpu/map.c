@@ -2,6 +2,8 @@
  * Drivers of the strip operations; the vector code is in strip.inc. */
 #include "cpu/map.h"
 
+#include <string.h>
+
 void cpu_map1(const void *args, uint32_t begin, uint32_t end)
 {
     const cpu_map1_args *p = args;
@@ -55,6 +57,19 @@ static const float *strip_in(const cpu_map_args *a, uint32_t k, const char *p, i
     return buffer;
 }
 
+/* Elements [first, first + n) of a period that comes again and again, from its begin at `p`. */
+static void fill_period(const cpu_map_args *a, uint32_t k, const char *p, int64_t first, int64_t n,
+                        float *to)
+{
+    float buffer[CPU_MAP_SHORT];
+    int64_t period = a->nd.period[k], at = first % period;
+    const float *one = strip_in(a, k, p, 1, period, buffer);
+    for (int64_t i = 0, run; i < n; i += run, at = 0) {
+        run = period - at < n - i ? period - at : n - i;
+        memcpy(to + i, one + at, (size_t)run * sizeof *to);
+    }
+}
+
 static void strip_out(const cpu_map_args *a, void *to, const float *from, int64_t n)
 {
     if (a->out_store == CPU_STORE_BOOL)
@@ -69,8 +84,22 @@ typedef struct map_buffers {
     float registers[CPU_MAP_REGISTERS][CPU_MAP_STRIP] __attribute__((aligned(64)));
     float inputs[CPU_MAP_INPUTS][CPU_MAP_STRIP];
     const float *in[CPU_MAP_INPUTS];
-    uint32_t scalars; /* of the inputs */
+    const char *filled[CPU_MAP_INPUTS]; /* periods that the inputs have now… */
+    int64_t phase[CPU_MAP_INPUTS];      /* …and where in them they begin; whole strips */
+    uint32_t scalars;                   /* of the inputs */
 } map_buffers;
+
+/* As strip_in; the next strip of a period is often the same. */
+static const float *period_in(const cpu_map_args *a, map_buffers *m, uint32_t k, const char *p,
+                              int64_t first)
+{
+    int64_t phase = first % a->nd.period[k];
+    if (m->filled[k] != p || m->phase[k] != phase)
+        fill_period(a, k, p, phase, CPU_MAP_STRIP, m->inputs[k]);
+    m->filled[k] = p;
+    m->phase[k] = phase;
+    return m->inputs[k];
+}
 
 /* All steps on one strip; the last one writes to `out`. */
 static void map_steps(const cpu_map_args *a, map_buffers *m, float *out, int64_t n)
@@ -101,8 +130,10 @@ void cpu_map(const void *args, uint32_t begin, uint32_t end)
     map_buffers m;
     m.scalars = 0;
     int32_t inner = a->nd.rank - 1;
-    for (uint32_t k = 0; k < a->inputs; k++)
-        m.scalars |= (uint32_t)(a->nd.strides[k][inner] == 0) << k;
+    for (uint32_t k = 0; k < a->inputs; k++) {
+        m.scalars |= (uint32_t)(a->nd.strides[k][inner] == 0 && !a->nd.period[k]) << k;
+        m.filled[k] = NULL;
+    }
     int64_t out_bytes = store_bytes(a->out_store);
     cpu_nd_walk w;
     for (cpu_nd_start(&a->nd, &w, begin, end); cpu_nd_more(&w); cpu_nd_next(&a->nd, &w))
@@ -112,7 +143,8 @@ void cpu_map(const void *args, uint32_t begin, uint32_t end)
                 int64_t stride = a->nd.strides[k][inner];
                 const char *p =
                     (const char *)a->in[k] + (w.at[k] + i * stride) * store_bytes(a->in_store[k]);
-                m.in[k] = strip_in(a, k, p, stride, n, m.inputs[k]);
+                m.in[k] = a->nd.period[k] ? period_in(a, &m, k, p, w.piece * a->nd.piece + i)
+                                          : strip_in(a, k, p, stride, n, m.inputs[k]);
             }
             char *to = (char *)a->out + (w.at[a->inputs] + i) * out_bytes;
             if (a->out_store == CPU_STORE_F32) {

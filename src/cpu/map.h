@@ -13,6 +13,7 @@
 
 enum {
     CPU_MAP_STRIP = 512,
+    CPU_MAP_SHORT = 256, /* innermost axes below are joined with the next (cpu_nd_repeat) */
     CPU_MAP_INPUTS = 6,
     CPU_MAP_REGISTERS = 8,
     CPU_MAP_CONSTANTS = 24,

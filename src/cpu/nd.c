@@ -24,11 +24,17 @@ static void drop_axis(cpu_nd *nd, int32_t axis)
     }
 }
 
-/* Can axis d and the one after it be walked as one? */
+/* Can axis d and the one after it be walked as one by operand k? */
+static bool runs_on(const cpu_nd *nd, uint32_t k, int32_t d)
+{
+    return nd->strides[k][d] == nd->strides[k][d + 1] * nd->dims[d + 1];
+}
+
+/* By all? */
 static bool mergeable(const cpu_nd *nd, int32_t d)
 {
     for (uint32_t k = 0; k < nd->operands; k++)
-        if (nd->strides[k][d] != nd->strides[k][d + 1] * nd->dims[d + 1])
+        if (!runs_on(nd, k, d))
             return false;
     return true;
 }
@@ -49,6 +55,24 @@ static void reduce_axes(cpu_nd *nd)
         for (uint32_t k = 0; k < nd->operands; k++)
             nd->strides[k][0] = 1;
     }
+}
+
+void cpu_nd_repeat(cpu_nd *nd, int64_t shorter)
+{
+    reduce_axes(nd);
+    int32_t inner = nd->rank - 1, outer = inner - 1;
+    if (outer < 0 || nd->dims[inner] >= shorter || !runs_on(nd, nd->operands - 1, outer))
+        return;
+    for (uint32_t k = 0; k < nd->operands; k++)
+        if (!runs_on(nd, k, outer) && (nd->strides[k][outer] || nd->strides[k][inner] != 1))
+            return;
+    for (uint32_t k = 0; k < nd->operands; k++)
+        if (!runs_on(nd, k, outer)) {
+            nd->period[k] = nd->dims[inner];
+            nd->strides[k][inner] = 0;
+        }
+    nd->dims[inner] *= nd->dims[outer];
+    drop_axis(nd, outer);
 }
 
 uint32_t cpu_nd_ready(cpu_nd *nd, int64_t tile)

@@ -14,15 +14,21 @@ typedef struct cpu_nd {
     uint32_t operands;
     int64_t dims[CPU_ND_RANK];
     int64_t strides[CPU_ND_OPERANDS][CPU_ND_RANK]; /* elements */
-    int64_t piece;                                 /* elements of a unit, except a row's last */
-    int64_t pieces;                                /* units of one innermost row */
-    int64_t units;                                 /* in all */
-    int64_t tile_units;                            /* units of a tile */
+    /* Not 0: along the innermost axis so many elements, which follow each other, come again and
+     * again; the stride there is 0. */
+    int64_t period[CPU_ND_OPERANDS];
+    int64_t piece;      /* elements of a unit, except a row's last */
+    int64_t pieces;     /* units of one innermost row */
+    int64_t units;      /* in all */
+    int64_t tile_units; /* units of a tile */
 } cpu_nd;
 
 /* Starts an index space; add operands with their strides per axis, then call cpu_nd_ready. */
 void cpu_nd_begin(cpu_nd *nd, int32_t rank, const int64_t *dims);
 void cpu_nd_operand(cpu_nd *nd, const int64_t *strides);
+/* Before cpu_nd_ready, by those who know of periods: a short innermost axis becomes one with the
+ * next where some operands only repeat theirs. The last operand never does. */
+void cpu_nd_repeat(cpu_nd *nd, int64_t shorter);
 /* Drops axes of one element, merges axes that are adjacent for every operand, and cuts the space
  * into tiles of about `tile` elements; returns how many. Empty spaces have none. */
 uint32_t cpu_nd_ready(cpu_nd *nd, int64_t tile);

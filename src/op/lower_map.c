@@ -130,7 +130,7 @@ static bool is_simple(const op_lower *c, const map_plan *m, const cpu_nd *nd)
                   c->out[0].type.dtype == TACIT_F32 && m->inputs == m->steps[0].operands;
     for (uint32_t k = 0; simple && k < m->inputs; k++)
         simple = m->store[k] == CPU_STORE_F32 && m->input[k] != MAP_PACKED &&
-                 m->steps[0].in[k] == CPU_MAP_INPUT + k &&
+                 m->steps[0].in[k] == CPU_MAP_INPUT + k && !nd->period[k] &&
                  (nd->strides[k][0] == 1 || nd->strides[k][0] == 0);
     return simple;
 }
@@ -200,6 +200,7 @@ static tacit_status emit(op_lower *c, const map_plan *m)
     for (uint32_t k = 0; k < m->inputs; k++)
         cpu_nd_operand(&nd, m->strides[k]);
     cpu_nd_operand(&nd, c->out[0].strides);
+    cpu_nd_repeat(&nd, CPU_MAP_SHORT);
     /* About 5 µs a tile. */
     uint32_t tiles = cpu_nd_ready(&nd, (m->costly ? 4096 : 16384) / (1 + m->n_steps / 4));
     if (tiles == 0)

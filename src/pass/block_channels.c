@@ -283,7 +283,7 @@ static bool is_elementwise(const pass_layout *b, const ir_node *n)
         bool whole = pass_layout_form(b, v) && pass_same_shape(v, n->outputs[0]);
         any |= whole;
         if (!whole && ir_shape_size(&v->type.shape) != 1 && !is_per_channel(v, n->outputs[0]) &&
-            !(pass_layout_form(b, v) && same_channels(v, n->outputs[0])))
+            !same_channels(v, n->outputs[0]))
             return false;
     }
     return any;
@@ -309,7 +309,10 @@ static tacit_status block_elementwise(pass_layout *b, ir_node *n)
         in[i] = v;
         if (!v || ir_shape_size(&v->type.shape) == 1)
             continue;
-        in[i] = pass_layout_form(b, v) ? pass_layout_form(b, v) : per_channel(b, v);
+        if (is_per_channel(v, n->outputs[0]) && !pass_layout_form(b, v))
+            in[i] = per_channel(b, v);
+        else
+            TRY(form_of(b, n, v, &in[i])); /* of factors that a network computes a few numbers */
         if (!in[i])
             return pass_layout_no_memory(b);
     }

@@ -50,7 +50,8 @@ static int64_t offset_of(const space *s, int k, int64_t linear)
     return at;
 }
 
-static cpu_map_args *program_of(const space *s, cpu_isa isa, int64_t tile, uint32_t *tiles)
+static cpu_map_args *program_of(const space *s, cpu_isa isa, int64_t tile, bool repeats,
+                                uint32_t *tiles)
 {
     /* y = relu(a·b + 0.5) - a */
     const cpu_strips *strips = cpu_strips_for(isa);
@@ -67,6 +68,8 @@ static cpu_map_args *program_of(const space *s, cpu_isa isa, int64_t tile, uint3
     cpu_nd_begin(&p->nd, s->rank, s->dims);
     for (int k = 0; k < 3; k++)
         cpu_nd_operand(&p->nd, s->strides[k]);
+    if (repeats)
+        cpu_nd_repeat(&p->nd, CPU_MAP_SHORT);
     *tiles = cpu_nd_ready(&p->nd, tile);
     return p;
 }
@@ -75,7 +78,8 @@ static void programs_on_any_strides(void **state)
 {
     (void)state;
     rng r = rng_seed(6);
-    for (int round = 0; round < 200; round++) {
+    int repeated = 0;
+    for (int round = 0; round < 400; round++) {
         space s = random_space(&r);
         if (s.count > 200000)
             continue;
@@ -84,7 +88,9 @@ static void programs_on_any_strides(void **state)
         FOR_EACH_ISA(isa)
         {
             uint32_t tiles;
-            cpu_map_args *p = program_of(&s, isa, 1 + (int64_t)rng_below(&r, 2000), &tiles);
+            cpu_map_args *p =
+                program_of(&s, isa, 1 + (int64_t)rng_below(&r, 2000), round % 2, &tiles);
+            repeated += p->nd.period[0] || p->nd.period[1];
             p->in[0] = a, p->in[1] = b, p->out = y;
             for (uint32_t t = tiles; t-- > 0;)
                 cpu_map(p, t, t + 1);
@@ -98,6 +104,7 @@ static void programs_on_any_strides(void **state)
         }
         free(a), free(b), free(y);
     }
+    assert_true(repeated > 20);
 }
 
 static void small_floats_and_truths_are_converted(void **state)
