@@ -214,25 +214,55 @@ static tacit_status packed_file(tacit_program *p, const tacit_compile_options *o
     return *out ? TACIT_OK : error_memory(err, "a file name");
 }
 
+static bool is_op(const ir_node *n, const char *type)
+{
+    return strcmp(n->type, type) == 0;
+}
+
+/* Bytes that will be packed of a node's weight, about. */
+static size_t packed_weight(const ir_node *n, const ir_tensor *t, bool rows_are_bytes)
+{
+    enum { LARGE = 64 << 10 };
+    uint32_t bits = tacit_dtype_bits(t->dtype);
+    bool is_byte = t->dtype == TACIT_I8 || t->dtype == TACIT_U8 || bits == 4;
+    if (t->shape.rank < 2 || t->bytes < LARGE || (t->dtype != TACIT_F32 && !is_byte) ||
+        is_op(n, "Gather"))
+        return 0;
+    if (is_byte && is_op(n, "MatMulNBits") && ir_attr_int(n, "accuracy_level", 0) != 4)
+        return t->bytes * (ir_attr_int(n, "bits", 4) == 8 ? 4 : 8);
+    if (is_byte && is_op(n, "DequantizeLinear") && !rows_are_bytes)
+        return t->bytes * (32 / bits);
+    return t->bytes;
+}
+
 /* Weights that kernels do not read where they lie, about; 0 where the graph is compiled sooner than
  * memory is found for them. */
-static size_t packed_weights(const ir_graph *g)
+static size_t packed_weights(tacit_program *p)
 {
-    enum { LARGE = 64 << 10, MANY = 64 }; /* bytes; nodes, in half a millisecond */
+    enum { MANY = 64 }; /* nodes, in half a millisecond */
+    const ir_graph *g = p->model->graph;
+    bool *counted = arena_alloc_zero(&p->memory, g->values.count + 1u), rows_are_bytes = false;
     size_t sum = 0;
-    for (uint32_t i = 0; g->nodes.count >= MANY && i < g->values.count; i++) {
-        const ir_value *v = g->values.data[i];
-        const ir_tensor *t = v->is_initializer ? v->constant : NULL;
-        if (t && t->dtype == TACIT_F32 && t->shape.rank > 1 && t->bytes >= LARGE)
-            sum += t->bytes;
+    if (g->nodes.count < MANY || !counted)
+        return 0;
+    for (uint32_t i = 0; i < g->nodes.count; i++)
+        rows_are_bytes |= is_op(g->nodes.data[i], "QuantizeLinear");
+    for (uint32_t i = 0; i < g->nodes.count; i++) {
+        const ir_node *n = g->nodes.data[i];
+        for (uint32_t k = 0; k < n->n_inputs; k++) {
+            const ir_value *v = n->inputs[k];
+            const ir_tensor *t = v && v->is_initializer ? v->constant : NULL;
+            size_t bytes = t && !counted[v->id] ? packed_weight(n, t, rows_are_bytes) : 0;
+            counted[t ? v->id : g->values.count] |= bytes > 0;
+            sum += bytes;
+        }
     }
     return sum;
 }
 
 static tacit_status compile(tacit_program *p, const tacit_compile_options *o, tacit_error *err)
 {
-    slab_init(&p->weights, &p->model->allocator,
-              o->packed_file ? 0 : packed_weights(p->model->graph));
+    slab_init(&p->weights, &p->model->allocator, o->packed_file ? 0 : packed_weights(p));
     prog_prepare(o->executor, &p->weights);
     if (o->cache_capacity)
         TRY(api_cache_bind(p, o, err));

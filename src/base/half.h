@@ -39,6 +39,32 @@ static inline float half_to_f32(uint16_t h)
 }
 /* Many f16 or bf16 to f32. */
 void half_widen(half_format format, const uint16_t *from, int64_t n, float *to);
+/* Is it an f16 number? */
+static inline bool f32_is_f16(float value)
+{
+    union {
+        float f;
+        uint32_t u;
+    } v = {value};
+    uint32_t e = v.u >> 23 & 255, low = e < 113 ? 126 - e : 13; /* bits that an f16 has not */
+    if (e < 103)
+        return v.u << 1 == 0;
+    return e < 143 && ((v.u | 0x800000u) & ((1u << low) - 1)) == 0;
+}
+/* A number that is one as f16. */
+static inline uint16_t f16_of_f32(float value)
+{
+    union {
+        float f;
+        uint32_t u;
+    } v = {value};
+    uint32_t e = v.u >> 23 & 255, sign = v.u >> 16 & 0x8000u;
+    if (e >= 113)
+        return (uint16_t)(sign | ((v.u >> 13 & 0x3ffffu) - (112u << 10)));
+    if (e < 103)
+        return (uint16_t)sign;
+    return (uint16_t)(sign | ((v.u & 0x7fffffu) | 0x800000u) >> (126 - e));
+}
 static inline float bf16_to_f32(uint16_t h)
 {
     union {

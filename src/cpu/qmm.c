@@ -6,27 +6,6 @@
 
 #include "base/alloc.h"
 
-void cpu_qdot_store(uint8_t *group, int bits, int64_t width, int64_t column,
-                    const uint8_t q[CPU_QGROUP])
-{
-    if (bits == 8) {
-        for (int r = 0; r < 8; r++)
-            memcpy(group + (r * width + column) * 4, q + 4 * r, 4);
-        return;
-    }
-    for (int r = 0; r < 4; r++)
-        for (int i = 0; i < 4; i++)
-            group[(r * width + column) * 4 + i] =
-                (uint8_t)((q[4 * r + i] & 15) | (q[16 + 4 * r + i] & 15) << 4);
-    for (int h = 0; bits == 6 && h < 2; h++)
-        for (int i = 0; i < 4; i++) {
-            int byte = 0;
-            for (int j = 0; j < 4; j++)
-                byte |= (q[16 * h + 4 * j + i] >> 4 & 3) << 2 * j;
-            group[((4 + h) * width + column) * 4 + i] = (uint8_t)byte;
-        }
-}
-
 size_t cpu_qdot_place(cpu_qdot_weights *w, int64_t width, int64_t panels, bool super, void *memory)
 {
     int64_t data = w->groups * cpu_qdot_group_bytes(w->bits, width);

@@ -136,9 +136,6 @@ static inline int64_t cpu_qdot_scale_bytes(const cpu_qdot_weights *w, int64_t wi
 }
 /* Lays out `panels` panels from `memory` on; returns how many bytes they take. */
 size_t cpu_qdot_place(cpu_qdot_weights *w, int64_t width, int64_t panels, bool super, void *memory);
-/* Puts the 32 values of one column of a group in their place. `group` was zeroed. */
-void cpu_qdot_store(uint8_t *group, int bits, int64_t width, int64_t column,
-                    const uint8_t q[CPU_QGROUP]);
 
 /* --- whole sums --------------------------------------------------------------------------------
  */

@@ -302,3 +302,17 @@ void cpu_qpack_nibbles(const uint8_t from[16], uint8_t to[16])
     u8x16 v = load16(from), low = v & 15, high = v >> 4;
     store16(to, low_bytes(low, high) | high_bytes(low, high) << 4);
 }
+
+void cpu_qpack_spread(const uint8_t *from, int64_t n, uint8_t *to)
+{
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        u8x16 v = load16(from + i), low = v & 15, high = v >> 4;
+        store16(to + 2 * i, low_bytes(low, high));
+        store16(to + 2 * i + 16, high_bytes(low, high));
+    }
+    for (; i < n; i++) {
+        to[2 * i] = from[i] & 15;
+        to[2 * i + 1] = from[i] >> 4;
+    }
+}

@@ -47,5 +47,7 @@ void cpu_qpack_turn(const uint8_t *from, int64_t column, int words, uint8_t *to,
 void cpu_qpack_group(const uint8_t q[32], int bits, uint8_t *to);
 /* The same from 32 fields of four bits, the low one of a byte first. */
 void cpu_qpack_nibbles(const uint8_t from[16], uint8_t to[16]);
+/* Both nibbles of n bytes, the low one first. */
+void cpu_qpack_spread(const uint8_t *from, int64_t n, uint8_t *to);
 
 #endif

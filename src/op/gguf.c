@@ -8,7 +8,7 @@
 
 static double f16_at(const uint8_t *p)
 {
-    return half_decode(HALF_F16, (uint16_t)(p[0] | p[1] << 8));
+    return half_to_f32((uint16_t)(p[0] | p[1] << 8));
 }
 static uint32_t u32_at(const uint8_t *p)
 {

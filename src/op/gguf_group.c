@@ -20,6 +20,30 @@ static uint32_t f32_bits(float x)
     memcpy(&bits, &x, sizeof bits);
     return bits;
 }
+/* Eight bytes at a time: a field of each, where masks cut off what comes from the neighbour. */
+static uint64_t fields(const uint8_t *p, int shift, uint8_t mask)
+{
+    uint64_t x;
+    memcpy(&x, p, sizeof x);
+    return x >> shift & mask * UINT64_C(0x0101010101010101);
+}
+static void put_fields(uint8_t *q, uint64_t x)
+{
+    memcpy(q, &x, sizeof x);
+}
+/* Nibbles of 16 bytes: the low ones, then the high ones. */
+static void nibbles(const uint8_t *b, uint8_t *q)
+{
+    for (int w = 0; w < 16; w += 8) {
+        put_fields(q + w, fields(b + w, 0, 15));
+        put_fields(q + 16 + w, fields(b + w, 4, 15));
+    }
+}
+static void flipped(const uint8_t *b, uint8_t *q)
+{
+    for (int w = 0; w < 32; w += 8)
+        put_fields(q + w, fields(b + w, 0, 255) ^ UINT64_C(0x8080808080808080));
+}
 static int nibble(const uint8_t *q, int j)
 {
     return j < 16 ? q[j] & 15 : q[j - 16] >> 4;
@@ -32,15 +56,13 @@ static int fifth(const uint8_t *bits, int j)
 static void q4_0(const uint8_t *b, int i, op_qgroup *o)
 {
     (void)i;
-    for (int j = 0; j < 32; j++)
-        o->q[j] = (uint8_t)nibble(b + 2, j);
+    nibbles(b + 2, o->q);
     o->scale[0] = u16_at(b);
 }
 static void q4_1(const uint8_t *b, int i, op_qgroup *o)
 {
     (void)i;
-    for (int j = 0; j < 32; j++)
-        o->q[j] = (uint8_t)nibble(b + 4, j);
+    nibbles(b + 4, o->q);
     o->scale[0] = u16_at(b);
     o->offset[0] = negated(u16_at(b + 2));
 }
@@ -62,26 +84,25 @@ static void q5_1(const uint8_t *b, int i, op_qgroup *o)
 static void q8_0(const uint8_t *b, int i, op_qgroup *o)
 {
     (void)i;
-    for (int j = 0; j < 32; j++)
-        o->q[j] = b[2 + j] ^ 0x80;
+    flipped(b + 2, o->q);
     o->scale[0] = u16_at(b);
 }
 static void q8_1(const uint8_t *b, int i, op_qgroup *o)
 {
     (void)i;
-    for (int j = 0; j < 32; j++)
-        o->q[j] = b[4 + j] ^ 0x80;
+    flipped(b + 4, o->q);
     o->scale[0] = u16_at(b);
 }
 
-static int plane(const uint8_t *q, int bits, int e)
+/* Two bits of eight values of group i, from value w on: four groups share 32 bytes. */
+static uint64_t plane(const uint8_t *q, int i, int w)
 {
-    return q[e / 128 * 32 + e % 32] >> bits * (e % 128 / 32) & ((1 << bits) - 1);
+    return fields(q + i / 4 * 32 + w, 2 * (i % 4), 3);
 }
 static void q2_k(const uint8_t *b, int i, op_qgroup *o)
 {
-    for (int j = 0; j < 32; j++)
-        o->q[j] = (uint8_t)plane(b + 16, 2, 32 * i + j);
+    for (int w = 0; w < 32; w += 8)
+        put_fields(o->q + w, plane(b + 16, i, w));
     for (int h = 0; h < 2; h++) {
         o->scale[h] = b[2 * i + h] & 15;
         o->offset[h] = b[2 * i + h] >> 4;
@@ -92,8 +113,8 @@ static void q2_k(const uint8_t *b, int i, op_qgroup *o)
 static void q3_k(const uint8_t *b, int i, op_qgroup *o)
 {
     const uint8_t *s = b + 96;
-    for (int j = 0; j < 32; j++)
-        o->q[j] = (uint8_t)(plane(b + 32, 2, 32 * i + j) | (b[j] >> i & 1) << 2);
+    for (int w = 0; w < 32; w += 8)
+        put_fields(o->q + w, plane(b + 32, i, w) | fields(b + w, i, 1) << 2);
     for (int h = 0; h < 2; h++) {
         int at = 2 * i + h, low = at < 8 ? s[at] & 15 : s[at - 8] >> 4;
         o->scale[h] = (uint8_t)((low | (s[8 + at % 4] >> 2 * (at / 4) & 3) << 4) - 32);
@@ -110,34 +131,32 @@ static void six_bits(const uint8_t *s, int i, op_qgroup *o)
         o->offset[0] = (uint32_t)(s[i + 4] >> 4 | s[i] >> 6 << 4);
     }
 }
-static int nibble64(const uint8_t *q, int e)
+/* Four bits: two groups share 32 bytes. */
+static uint64_t nibble_plane(const uint8_t *q, int i, int w)
 {
-    return q[e / 64 * 32 + e % 32] >> (e % 64 / 32 * 4) & 15;
+    return fields(q + i / 2 * 32 + w, i % 2 * 4, 15);
 }
 static void q4_k(const uint8_t *b, int i, op_qgroup *o)
 {
-    for (int j = 0; j < 32; j++)
-        o->q[j] = (uint8_t)nibble64(b + 16, 32 * i + j);
+    for (int w = 0; w < 32; w += 8)
+        put_fields(o->q + w, nibble_plane(b + 16, i, w));
     six_bits(b + 4, i, o);
     o->super[0] = u16_at(b);
     o->super[1] = u16_at(b + 2);
 }
 static void q5_k(const uint8_t *b, int i, op_qgroup *o)
 {
-    for (int j = 0; j < 32; j++)
-        o->q[j] = (uint8_t)(nibble64(b + 48, 32 * i + j) | (b[16 + j] >> i & 1) << 4);
+    for (int w = 0; w < 32; w += 8)
+        put_fields(o->q + w, nibble_plane(b + 48, i, w) | fields(b + 16 + w, i, 1) << 4);
     six_bits(b + 4, i, o);
     o->super[0] = u16_at(b);
     o->super[1] = u16_at(b + 2);
 }
 static void q6_k(const uint8_t *b, int i, op_qgroup *o)
 {
-    for (int j = 0; j < 32; j++) {
-        int e = 32 * i + j, half = e / 128, k = e % 128;
-        int low = b[half * 64 + k % 64] >> (k / 64 * 4) & 15;
-        int high = b[128 + half * 32 + k % 32] >> (k / 32 * 2) & 3;
-        o->q[j] = (uint8_t)(low | high << 4);
-    }
+    const uint8_t *low = b + i / 4 * 64 + i % 2 * 32; /* groups i and i + 2 share these */
+    for (int w = 0; w < 32; w += 8)
+        put_fields(o->q + w, fields(low + w, i % 4 / 2 * 4, 15) | plane(b + 128, i, w) << 4);
     o->scale[0] = b[192 + 2 * i];
     o->scale[1] = b[193 + 2 * i];
     o->super[0] = u16_at(b + 208);
@@ -145,8 +164,7 @@ static void q6_k(const uint8_t *b, int i, op_qgroup *o)
 static void q8_k(const uint8_t *b, int i, op_qgroup *o)
 {
     memcpy(&o->scale[0], b, 4);
-    for (int j = 0; j < 32; j++)
-        o->q[j] = b[4 + 32 * i + j] ^ 0x80;
+    flipped(b + 4 + 32 * i, o->q);
 }
 
 static const int8_t steps[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
@@ -176,7 +194,7 @@ static void mxfp4(const uint8_t *b, int i, op_qgroup *o)
 
 static const struct {
     const char *name;
-    void (*group)(const uint8_t *b, int i, op_qgroup *o);
+    op_gguf_group_fn *group;
     uint8_t bits, subs;
     uint8_t zero;
     cpu_qscale kind;
@@ -222,7 +240,7 @@ bool op_gguf_layout(const op_gguf_type *t, cpu_qdot_weights *w, bool *super)
     return true;
 }
 
-void op_gguf_group(const op_gguf_type *t, const uint8_t *block, int i, op_qgroup *out)
+op_gguf_group_fn *op_gguf_group_of(const op_gguf_type *t)
 {
-    layouts[find(t)].group(block, i, out);
+    return layouts[find(t)].group;
 }

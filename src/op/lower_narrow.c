@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tacit.DequantMatMul: with int8 activations the rows are quantised and the byte kernels run on
  * panels of the weights as they are stored. Otherwise the weights are widened into f32 panels. */
-#include <string.h>
-
-#include "base/half.h"
 #include "cpu/gemm.h"
 #include "cpu/qmm.h"
 #include "op/lowerings.h"
-#include "op/narrow.h"
+#include "op/narrow_pack.h"
 
 enum { BIAS = 4, RESIDUAL = 5 };
 
@@ -27,65 +24,58 @@ static bool weights_known(const op_lower *c)
     return true;
 }
 
-static void store_scale(const cpu_qdot_weights *w, int64_t width, char *to, int64_t column,
-                        const op_qgroup *g)
+enum { PIECE = 1 << 19 }; /* bytes read by a job, about */
+
+/* A job that reads the weight beside its scales and zero points, and knows the rest by `key_size`
+ * bytes of its arguments. */
+static op_job job_of(const op_lower *c, const narrow *p, cpu_kernel fn, void *args,
+                     size_t args_size, size_t key_size)
 {
-    size_t size = w->scale_kind == CPU_QSCALE_F32 ? 4 : w->scale_kind == CPU_QSCALE_F16 ? 2 : 1;
-    for (int h = 0; h < w->subs; h++) { /* the low bytes of the bits: little-endian or not */
-        const uint32_t *fields[2] = {&g->scale[h], &g->offset[h]};
-        for (int f = 0; f < (w->offsets ? 2 : 1); f++) {
-            char *at = to + (size_t)((f * w->subs + h) * width + column) * size;
-            if (size == 4) {
-                memcpy(at, fields[f], 4);
-            } else if (size == 2) {
-                uint16_t half = (uint16_t)*fields[f];
-                memcpy(at, &half, 2);
-            } else {
-                *at = (char)*fields[f];
-            }
-        }
-    }
+    op_job job = op_lower_job(c, 1, fn, args, args_size, 0);
+    job.key_size = key_size;
+    job.beside[0] = p->d.scale;
+    job.beside[1] = p->d.zero;
+    return job;
 }
 
-static void pack_panel(const narrow *p, const cpu_qdot_weights *w, int64_t width, int64_t panel,
-                       uint8_t *data, char *scales, uint16_t *super)
+/* By rows, a multiple of `whole` of them at a time; `begin` and `end` are where the job's arguments
+ * say which, in units of `whole`. */
+static tacit_status rows_later(op_lower *c, const narrow *p, op_job *job, int64_t whole,
+                               int64_t *begin, int64_t *end)
 {
-    int64_t group_bytes = cpu_qdot_group_bytes(w->bits, width);
-    int64_t scale_bytes = cpu_qdot_scale_bytes(w, width);
-    for (int64_t c = 0; c < width; c++) {
-        int64_t j = panel * width + c;
-        if (j >= p->s.n)
-            break;
-        for (int64_t g = 0; g < w->groups; g++) {
-            op_qgroup q = {0};
-            op_narrow_group(&p->s, &p->d, w, j, g, &q);
-            cpu_qdot_store(data + g * group_bytes, w->bits, width, c, q.q);
-            store_scale(w, width, scales + g * scale_bytes, c, &q);
-            if (super && g % CPU_QSUPER == 0) {
-                super[g / CPU_QSUPER * 2 * width + c] = q.super[0];
-                super[(g / CPU_QSUPER * 2 + 1) * width + c] = q.super[1];
-            }
-        }
+    int64_t row = (int64_t)op_narrow_row_bytes(&p->s, &p->d), all = (p->s.k + whole - 1) / whole;
+    int64_t step = PIECE / (row * whole + 1) + 1;
+    for (*begin = 0; *begin < all; *begin = *end) {
+        *end = *begin + step < all ? *begin + step : all;
+        int64_t last = *end * whole < p->s.k ? *end * whole : p->s.k;
+        job->first = (size_t)(*begin * whole * row);
+        job->bytes = (size_t)(last * row) - job->first;
+        TRY(op_lower_later(c, job));
     }
+    return TACIT_OK;
+}
+
+static tacit_status columns_later(op_lower *c, const narrow *p, const op_job *job, int64_t width)
+{
+    size_t column = op_narrow_row_bytes(&p->s, &p->d);
+    return op_lower_panels_later(c, job, width, p->s.n, column,
+                                 PIECE / (width * (int64_t)column + 1) + 1);
 }
 
 static tacit_status pack(op_lower *c, const narrow *p, bool has_super, cpu_qdot_weights *w)
 {
     int64_t width = cpu_qmm_width(&c->cpu), panels = (p->s.n + width - 1) / width;
-    size_t bytes = cpu_qdot_place(w, width, panels, has_super, NULL);
-    char *memory = op_lower_pack(c, bytes);
+    char *memory = op_lower_pack_later(c, cpu_qdot_place(w, width, panels, has_super, NULL));
     if (!memory)
         return TACIT_ERR_MEMORY;
-    memset(memory, 0, bytes);
     (void)cpu_qdot_place(w, width, panels, has_super, memory);
-    char *data = memory + ((const char *)w->data - memory);
-    char *scales = memory + ((const char *)w->scales - memory);
-    char *super = has_super ? memory + ((const char *)w->super - memory) : NULL;
-    for (int64_t j = 0; j < panels; j++)
-        pack_panel(p, w, width, j, (uint8_t *)data + j * w->data_step, scales + j * w->scale_step,
-                   super ? (uint16_t *)(void *)(super + j * w->super_step) : NULL);
-    op_lower_packed_away(c, 1);
-    return TACIT_OK;
+    op_narrow_pack_args a = {.memory = memory, .width = width, .s = p->s, .d = p->d, .w = *w};
+    op_narrow_facts(&p->s, a.facts);
+    a.g_end = w->groups;
+    op_job job = job_of(c, p, op_narrow_pack, &a, sizeof a, offsetof(op_narrow_pack_args, s));
+    job.end = (uint32_t)panels;
+    return op_narrow_by_rows(&p->s) ? rows_later(c, p, &job, CPU_QGROUP, &a.g_begin, &a.g_end)
+                                    : columns_later(c, p, &job, width);
 }
 
 /* Rows to bytes; returns where in the scratch the pieces are. */
@@ -196,33 +186,25 @@ static tacit_status emit_bytes(op_lower *c, narrow *p, const cpu_qdot_weights *w
 /* --- f32 rows ----------------------------------------------------------------------------------
  */
 
-/* f32 panels of a weight that the byte kernels cannot serve, column by column. */
+/* f32 panels of a weight that the byte kernels cannot serve. */
 static tacit_status widen(op_lower *c, const narrow *p, cpu_gemm_args *g)
 {
     cpu_isa isa = c->cpu.isa;
-    int64_t width = cpu_gemm_width(isa), panels = (g->n + width - 1) / width, k = g->k;
-    float *packed = op_lower_pack(c, (size_t)(panels * width * k) * sizeof *packed);
-    double *column = mem_alloc(c->allocator, (size_t)k * sizeof *column);
-    float *block = mem_alloc(c->allocator, (size_t)(k * width) * sizeof *block);
-    tacit_status status = packed && column && block ? TACIT_OK : TACIT_ERR_MEMORY;
-    cpu_kernel pack_panels = CPU_PICK(isa, cpu_gemm_pack_f32);
-    for (int64_t t = 0; status == TACIT_OK && t < panels; t++) {
-        int64_t cols = g->n - t * width < width ? g->n - t * width : width;
-        for (int64_t j = 0; j < cols; j++) {
-            op_narrow_column(&p->s, &p->d, t * width + j, column);
-            for (int64_t i = 0; i < k; i++)
-                block[j * k + i] = (float)column[i];
-        }
-        /* One panel at a time, with b placed so that panel t starts at the block. */
-        cpu_gemm_pack_args a = {block - t * width * k, packed, g->n, k, 1, k, 0, k, 0};
-        pack_panels(&a, (uint32_t)t, (uint32_t)t + 1);
-    }
-    mem_release(c->allocator, column, (size_t)k * sizeof *column);
-    mem_release(c->allocator, block, (size_t)(k * width) * sizeof *block);
+    int64_t width = cpu_gemm_width(isa), panels = (g->n + width - 1) / width;
+    float *packed = op_lower_pack_later(c, (size_t)(panels * width * g->k) * sizeof *packed);
+    if (!packed)
+        return TACIT_ERR_MEMORY;
+    op_narrow_widen_args a = {.packed = packed,
+                              .width = width,
+                              .pack = CPU_PICK(isa, cpu_gemm_pack_f32),
+                              .s = p->s,
+                              .d = p->d};
+    op_narrow_facts(&p->s, a.facts);
+    op_job job = job_of(c, p, op_narrow_widen, &a, sizeof a, offsetof(op_narrow_widen_args, pack));
+    job.end = (uint32_t)panels;
     g->packed = packed;
-    if (status == TACIT_OK)
-        op_lower_packed_away(c, 1);
-    return status;
+    return op_narrow_by_rows(&p->s) ? rows_later(c, p, &job, 1, &a.k_begin, &a.k_end)
+                                    : columns_later(c, p, &job, width);
 }
 
 static tacit_status emit_wide(op_lower *c, narrow *p)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "cpu/qpack.h"
 
 static int index_of(const char *const *names, int count, const char *name)
 {
@@ -131,6 +132,28 @@ static double fp8(int format, uint8_t b)
                          : half_decode(HALF_E4M3FN, b);
 }
 
+/* --- codes -------------------------------------------------------------------------------------
+ */
+
+bool op_narrow_by_rows(const op_narrow *s)
+{
+    bool can_be_turned = s->kind == OP_NARROW_LINEAR || s->kind == OP_NARROW_FLOAT;
+    return s->kind != OP_NARROW_GGUF && s->kind != OP_NARROW_NBITS && !(can_be_turned && s->trans);
+}
+
+op_narrow_line op_narrow_line_at(const op_narrow *s, const op_narrow_data *d, int64_t line)
+{
+    tacit_dtype t = d->w->dtype;
+    bool half =
+        s->kind == OP_NARROW_INT4 || s->kind == OP_NARROW_NVFP4 || t == TACIT_I4 || t == TACIT_U4;
+    int64_t length = op_narrow_by_rows(s) ? s->n : s->k;
+    if (s->kind == OP_NARROW_NBITS)
+        return (op_narrow_line){d->bytes + line * s->blocks * (s->block * s->bits / 8), 0,
+                                (int)s->bits};
+    return half ? (op_narrow_line){d->bytes, line * length, 4}
+                : (op_narrow_line){d->bytes + line * length, 0, 8};
+}
+
 /* Field `i` of packed integers. */
 static int field(const uint8_t *row, int64_t bits, int64_t i)
 {
@@ -138,69 +161,81 @@ static int field(const uint8_t *row, int64_t bits, int64_t i)
     return row[at / 8] >> at % 8 & ((1 << bits) - 1);
 }
 
-/* The stored integer of element (p, j), as an unsigned field where the scheme has those. */
-static int integer_at(const op_narrow *s, const op_narrow_data *d, int64_t p, int64_t j)
+void op_narrow_codes(const op_narrow_line *l, int64_t at, int64_t n, uint8_t *out)
 {
-    switch (s->kind) {
-    case OP_NARROW_INT8:
-        return d->w->dtype == TACIT_I8 ? (int8_t)d->bytes[p * s->n + j] : d->bytes[p * s->n + j];
-    case OP_NARROW_INT4:
-    case OP_NARROW_NVFP4:
-        return field(d->bytes, 4, p * s->n + j);
-    case OP_NARROW_NBITS:
-        return field(d->bytes + j * s->blocks * (s->block * s->bits / 8), s->bits, p);
-    case OP_NARROW_LINEAR:
-        return (int)ir_load_i64(d->w->dtype, d->bytes, s->trans ? j * s->k + p : p * s->n + j);
-    default:
-        return d->bytes[p * s->n + j];
+    int64_t i = 0, first = l->first + at;
+    if (l->bits == 8) {
+        memcpy(out, l->from + first, (size_t)n);
+        return;
     }
+    if (l->bits == 4) {
+        for (; i < n && (first + i) % 2; i++)
+            out[i] = l->from[(first + i) / 2] >> 4;
+        cpu_qpack_spread(l->from + (first + i) / 2, (n - i) / 2, out + i);
+        i += (n - i) / 2 * 2;
+    }
+    for (; i < n; i++)
+        out[i] = (uint8_t)field(l->from, l->bits, first + i);
 }
 
-/* Where the scale of element (p, j) is. */
-static int64_t scale_index(const op_narrow *s, const op_narrow_data *d, int64_t p, int64_t j)
+double op_narrow_code(const op_narrow *s, const op_narrow_data *d, uint8_t code)
 {
-    int64_t b = p / s->block;
-    if (s->kind == OP_NARROW_LINEAR && ir_tensor_count(d->scale) == 1)
+    if (s->kind == OP_NARROW_FP8)
+        return fp8(s->format, code);
+    if (s->kind == OP_NARROW_NVFP4)
+        return half_decode(HALF_E2M1, code);
+    return d->w->dtype == TACIT_I8 ? (int8_t)code : d->w->dtype == TACIT_I4 ? (code ^ 8) - 8 : code;
+}
+
+int64_t op_narrow_scale_index(const op_narrow *s, const op_narrow_data *d, int64_t b, int64_t j)
+{
+    if ((s->kind == OP_NARROW_LINEAR || s->kind == OP_NARROW_FP8) && ir_tensor_count(d->scale) == 1)
         return 0;
     bool by_column = s->kind == OP_NARROW_NBITS || (s->kind == OP_NARROW_LINEAR && s->trans);
     return by_column ? j * s->blocks + b : b * s->n + j;
 }
 
-static double zero_at(const op_narrow *s, const op_narrow_data *d, int64_t p, int64_t j)
+double op_narrow_scale(const op_narrow *s, const op_narrow_data *d, int64_t b, int64_t j)
 {
+    if (!d->scale)
+        return 1;
+    int64_t at = op_narrow_scale_index(s, d, b, j);
+    if (s->kind != OP_NARROW_NVFP4)
+        return ir_load_f64(d->scale->dtype, d->scale->data, at);
+    double f = d->scale->dtype == TACIT_U8 ? fp8(0, ((const uint8_t *)d->scale->data)[at])
+                                           : ir_load_f64(d->scale->dtype, d->scale->data, at);
+    return f * (d->zero ? ir_load_f64(d->zero->dtype, d->zero->data, 0) : 1);
+}
+
+double op_narrow_zero(const op_narrow *s, const op_narrow_data *d, int64_t b, int64_t j)
+{
+    if (s->kind == OP_NARROW_FP8 || s->kind == OP_NARROW_NVFP4)
+        return 0;
     if (!d->zero)
         return s->kind == OP_NARROW_INT4 ? 8 : s->kind == OP_NARROW_NBITS ? 1 << (s->bits - 1) : 0;
     if (s->kind == OP_NARROW_NBITS && d->zero->dtype == TACIT_U8)
         return field((const uint8_t *)d->zero->data + j * ((s->blocks * s->bits + 7) / 8), s->bits,
-                     p / s->block);
-    return ir_load_f64(d->zero->dtype, d->zero->data, scale_index(s, d, p, j));
+                     b);
+    return ir_load_f64(d->zero->dtype, d->zero->data, op_narrow_scale_index(s, d, b, j));
 }
 
-static double value_at(const op_narrow *s, const op_narrow_data *d, int64_t p, int64_t j)
+double op_narrow_value(const op_narrow *s, const op_narrow_data *d, int64_t p, int64_t j)
 {
     if (s->kind == OP_NARROW_FLOAT)
         return ir_load_f64(d->w->dtype, d->bytes, s->trans ? j * s->k + p : p * s->n + j);
-    if (s->kind == OP_NARROW_FP8) {
-        bool one = !d->scale || ir_tensor_count(d->scale) == 1;
-        return fp8(s->format, d->bytes[p * s->n + j]) *
-               (d->scale ? ir_load_f64(d->scale->dtype, d->scale->data, one ? 0 : j) : 1);
-    }
-    int64_t at = scale_index(s, d, p, j);
-    if (s->kind == OP_NARROW_NVFP4) {
-        double f = d->scale->dtype == TACIT_U8 ? fp8(0, ((const uint8_t *)d->scale->data)[at])
-                                               : ir_load_f64(d->scale->dtype, d->scale->data, at);
-        double global = d->zero ? ir_load_f64(d->zero->dtype, d->zero->data, 0) : 1;
-        return half_decode(HALF_E2M1, (uint16_t)integer_at(s, d, p, j)) * f * global;
-    }
-    return (integer_at(s, d, p, j) - zero_at(s, d, p, j)) *
-           ir_load_f64(d->scale->dtype, d->scale->data, at);
+    bool by_rows = op_narrow_by_rows(s);
+    op_narrow_line line = op_narrow_line_at(s, d, by_rows ? p : j);
+    uint8_t code;
+    op_narrow_codes(&line, by_rows ? j : p, 1, &code);
+    int64_t b = p / s->block;
+    return (op_narrow_code(s, d, code) - op_narrow_zero(s, d, b, j)) * op_narrow_scale(s, d, b, j);
 }
 
 void op_narrow_column(const op_narrow *s, const op_narrow_data *d, int64_t j, double *out)
 {
     if (s->kind != OP_NARROW_GGUF) {
         for (int64_t p = 0; p < s->k; p++)
-            out[p] = value_at(s, d, p, j);
+            out[p] = op_narrow_value(s, d, p, j);
         return;
     }
     int64_t blocks = s->k / s->gguf->elements;
@@ -221,26 +256,60 @@ void op_narrow_decode(const op_narrow *s, const op_narrow_data *d, double *row, 
 /* --- groups of 32 ------------------------------------------------------------------------------
  */
 
-/* What is added to a stored integer to make it an unsigned byte. */
-static int lift(const op_narrow *s, const op_narrow_data *d)
+int op_narrow_lift(const op_narrow *s, const op_narrow_data *d)
 {
     if (s->kind == OP_NARROW_INT8 || s->kind == OP_NARROW_LINEAR)
         return d->w->dtype == TACIT_I8 ? 128 : d->w->dtype == TACIT_I4 ? 8 : 0;
     return 0;
 }
 
-static bool f16_exact(float x)
+/* Are RUN numbers all zeros or such that an f16 has with all its bits? */
+enum { RUN = 256 };
+static bool plain_halves(const float *x)
 {
-    return isfinite(x) && half_to_f32(half_encode(HALF_F16, x, false)) == x;
+    typedef uint32_t words __attribute__((vector_size(16)));
+    words others = {0}, v;
+    for (int i = 0; i < RUN; i += 4) {
+        memcpy(&v, x + i, sizeof v);
+        v &= 0x7fffffffu;
+        words small = (words)(v - 0x38800000u < 0x0f000000u) & (words)((v & 0x1fffu) == 0);
+        others |= ~(small | (words)(v == 0));
+    }
+    return !(others[0] | others[1] | others[2] | others[3]);
 }
 
-static uint32_t scale_bits(cpu_qscale kind, float x)
+/* Are all scales f16 numbers? As a rule all of them are, or already the first is none. */
+static bool scales_are_halves(const ir_tensor *t)
 {
-    uint32_t bits;
-    if (kind == CPU_QSCALE_F16)
-        return half_encode(HALF_F16, x, false);
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
+    int64_t count = ir_tensor_count(t), i = 0;
+    const float *x = t->dtype == TACIT_F32 ? t->data : NULL;
+    for (; x && i + RUN <= count && plain_halves(x + i); i += RUN)
+        ;
+    for (; i < count; i++)
+        if (!f32_is_f16((float)ir_load_f64(t->dtype, t->data, i)))
+            return false;
+    return true;
+}
+
+/* Do all blocks have the zero point of the first? */
+static bool one_zero(const op_narrow *s, const op_narrow_data *d)
+{
+    const ir_tensor *t = d->zero;
+    if (!t)
+        return true;
+    const uint8_t *bytes = t->data;
+    double zero = op_narrow_zero(s, d, 0, 0);
+    bool packed = s->kind == OP_NARROW_NBITS && t->dtype == TACIT_U8;
+    uint32_t bits = packed ? (uint32_t)s->bits : tacit_dtype_bits(t->dtype);
+    size_t size = bits < 8 ? 1 : bits / 8;
+    bool same = memcmp(bytes, bytes + size, t->bytes - size) == 0;
+    if (same && (bits >= 8 || *bytes == (bits == 4 ? (*bytes & 15) * 0x11 : (*bytes & 3) * 0x55)))
+        return true;
+    for (int64_t j = 0; j < s->n; j++)
+        for (int64_t b = 0; b < s->blocks; b++)
+            if (op_narrow_zero(s, d, b, j) != zero)
+                return false;
+    return true;
 }
 
 bool op_narrow_layout(const op_narrow *s, const op_narrow_data *d, cpu_qdot_weights *w, bool *super)
@@ -258,56 +327,11 @@ bool op_narrow_layout(const op_narrow *s, const op_narrow_data *d, cpu_qdot_weig
                  d->w->dtype == TACIT_I4 || d->w->dtype == TACIT_U4;
     w->bits = small ? 4 : 8;
     w->subs = whole ? 1 : 2;
-    double zero = zero_at(s, d, 0, 0);
-    w->scale_kind = CPU_QSCALE_F16;
-    for (int64_t j = 0; j < s->n; j++)
-        for (int64_t b = 0; b < s->blocks; b++) {
-            int64_t p = b * s->block, at = scale_index(s, d, p, j);
-            float scale = (float)ir_load_f64(d->scale->dtype, d->scale->data, at);
-            double z = d->zero ? zero_at(s, d, p, j) : zero;
-            if (z != zero || zero != floor(zero))
-                w->offsets = true;
-            if (w->scale_kind == CPU_QSCALE_F16 && !f16_exact(scale))
-                w->scale_kind = CPU_QSCALE_F32;
-        }
-    if (w->offsets) /* their product with the scale has more bits than an f16 */
-        w->scale_kind = CPU_QSCALE_F32;
-    else
-        w->zero = (int32_t)zero + lift(s, d);
+    double zero = op_narrow_zero(s, d, 0, 0);
+    w->offsets = zero != floor(zero) || !one_zero(s, d);
+    /* The product of an offset with its scale has more bits than an f16. */
+    w->scale_kind = !w->offsets && scales_are_halves(d->scale) ? CPU_QSCALE_F16 : CPU_QSCALE_F32;
+    if (!w->offsets)
+        w->zero = (int32_t)zero + op_narrow_lift(s, d);
     return true;
-}
-
-void op_narrow_group(const op_narrow *s, const op_narrow_data *d, const cpu_qdot_weights *w,
-                     int64_t j, int64_t g, op_qgroup *out)
-{
-    if (s->kind == OP_NARROW_GGUF) {
-        int per = s->gguf->elements / CPU_QGROUP;
-        const uint8_t *row = d->bytes + j * (s->k / s->gguf->elements) * s->gguf->bytes;
-        op_gguf_group(s->gguf, row + g / per * s->gguf->bytes, (int)(g % per), out);
-        return;
-    }
-    int64_t first = g * CPU_QGROUP, n = s->k - first < CPU_QGROUP ? s->k - first : CPU_QGROUP;
-    int up = lift(s, d);
-    const uint8_t *packed = d->bytes + j * s->blocks * (s->block * s->bits / 8);
-    memset(out->q, 0, sizeof out->q);
-    if (s->kind == OP_NARROW_NBITS && s->bits == 8) {
-        memcpy(out->q, packed + first, (size_t)n);
-    } else if (s->kind == OP_NARROW_NBITS && s->bits == 4) {
-        for (int64_t i = 0; i < n; i++)
-            out->q[i] = packed[(first + i) / 2] >> i % 2 * 4 & 15;
-    } else {
-        for (int64_t i = 0; i < n; i++)
-            out->q[i] = (uint8_t)(integer_at(s, d, first + i, j) + up);
-    }
-    for (int h = 0; h < w->subs; h++) {
-        int64_t p = first + h * CPU_QGROUP / 2;
-        float scale = 0, zero = 0;
-        if (p < s->k) {
-            int64_t at = scale_index(s, d, p, j);
-            scale = (float)ir_load_f64(d->scale->dtype, d->scale->data, at);
-            zero = w->offsets ? (float)zero_at(s, d, p, j) + (float)up : 0;
-        }
-        out->scale[h] = scale_bits(w->scale_kind, scale);
-        out->offset[h] = scale_bits(w->scale_kind, scale * zero);
-    }
 }

@@ -55,26 +55,48 @@ void op_narrow_decode(const op_narrow *s, const op_narrow_data *d, double *row, 
 /* One column, k values. */
 void op_narrow_column(const op_narrow *s, const op_narrow_data *d, int64_t j, double *out);
 
+/* --- what is stored ----------------------------------------------------------------------------
+ */
+
+/* Are rows of the matrix stored one behind the other, and not its columns? */
+bool op_narrow_by_rows(const op_narrow *s);
+/* A stored row or column, as fields of 2, 4 or 8 bits; not of GGUF types or floats. */
+typedef struct op_narrow_line {
+    const uint8_t *from;
+    int64_t first; /* field */
+    int bits;
+} op_narrow_line;
+op_narrow_line op_narrow_line_at(const op_narrow *s, const op_narrow_data *d, int64_t line);
+/* n fields from `at` on. */
+void op_narrow_codes(const op_narrow_line *l, int64_t at, int64_t n, uint8_t *out);
+/* An element is (number of its code - zero point)·scale, these being of block b of column j. */
+double op_narrow_code(const op_narrow *s, const op_narrow_data *d, uint8_t code);
+double op_narrow_zero(const op_narrow *s, const op_narrow_data *d, int64_t b, int64_t j);
+double op_narrow_scale(const op_narrow *s, const op_narrow_data *d, int64_t b, int64_t j);
+int64_t op_narrow_scale_index(const op_narrow *s, const op_narrow_data *d, int64_t b, int64_t j);
+/* Element (p, j), not of GGUF types. */
+double op_narrow_value(const op_narrow *s, const op_narrow_data *d, int64_t p, int64_t j);
+
 /* --- as the kernels of cpu/qmm.h want it -------------------------------------------------------
  */
 
-/* One group of CPU_QGROUP values of one column; scales and offsets are bits of the kind the layout
- * names. */
+/* How the weight would lie; false when groups of 32 cannot hold it. Only bits, subs, zero,
+ * scale_kind, offsets, groups and whether there are super-scales (in *super) are set. */
+bool op_narrow_layout(const op_narrow *s, const op_narrow_data *d, cpu_qdot_weights *w,
+                      bool *super);
+/* What is added to a stored integer to make it an unsigned byte. */
+int op_narrow_lift(const op_narrow *s, const op_narrow_data *d);
+
+/* One group of CPU_QGROUP values of one column of a GGUF type; scales and offsets are bits of the
+ * kind the layout names. */
 typedef struct op_qgroup {
     uint8_t q[CPU_QGROUP];
     uint32_t scale[2], offset[2];
     uint16_t super[2];
 } op_qgroup;
-/* How the weight would lie; false when groups of 32 cannot hold it. Only bits, subs, zero,
- * scale_kind, offsets, groups and whether there are super-scales (in *super) are set. */
-bool op_narrow_layout(const op_narrow *s, const op_narrow_data *d, cpu_qdot_weights *w,
-                      bool *super);
-/* Group g of column j. */
-void op_narrow_group(const op_narrow *s, const op_narrow_data *d, const cpu_qdot_weights *w,
-                     int64_t j, int64_t g, op_qgroup *out);
-
-/* The same for GGUF types: layout, and group i of a block. */
 bool op_gguf_layout(const op_gguf_type *t, cpu_qdot_weights *w, bool *super);
-void op_gguf_group(const op_gguf_type *t, const uint8_t *block, int i, op_qgroup *out);
+/* Takes group i of a block apart. */
+typedef void op_gguf_group_fn(const uint8_t *block, int i, op_qgroup *out);
+op_gguf_group_fn *op_gguf_group_of(const op_gguf_type *t);
 
 #endif

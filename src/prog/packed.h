@@ -4,10 +4,10 @@
  * processes that do so share the pages.
  *
  * Everything that packing depends on goes into a key: each job's kernel, arguments and place, what
- * its weight is, and which build made the kernels. So the file needs no description of its
- * contents: nodes are lowered in any case, and if the key of what they ask for is that of the file,
- * the file has exactly that, in that order. Whoever can write the file decides what the weights
- * are; one that others than its owner may write is not taken.
+ * its weight and other constants that it reads are, and which build made the kernels. So the file
+ * needs no description of its contents: nodes are lowered in any case, and if the key of what they
+ * ask for is that of the file, the file has exactly that, in that order. Whoever can write the file
+ * decides what the weights are; one that others than its owner may write is not taken.
  */
 #ifndef PROG_PACKED_H
 #define PROG_PACKED_H

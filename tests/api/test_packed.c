@@ -179,6 +179,108 @@ static void mapped_the_second_time(void **state)
     assert_int_equal(st.st_mode & 0777, 0644);
 }
 
+/* What was quantised, and weights that are widened when they are packed. */
+static void quantised_models(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"--weights int4", "--weights int8",
+                                         "--weights int8 --static"};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        char command[600], from[200];
+        snprintf(from, sizeof from, "%s.f32", model_path);
+        example("block --hidden 64 --heads 4 --seq 16 --ffn 128");
+        assert_int_equal(rename(model_path, from), 0);
+        snprintf(command, sizeof command, "'%s/tacit' quantize %s --out %s %s >/dev/null",
+                 TACIT_BINARY_DIR, from, model_path, models[i]);
+        assert_int_equal(system(command), 0);
+        pause_ms(40);
+        unlink(packed_path);
+        outcome plain = run_with((tacit_compile_options){0}), first = run_packed();
+        outcome second = run_packed();
+        expect(&first, false, &plain, "kept in");
+        expect(&second, true, &plain, "mapped from");
+        assert_true(second.mapped > second.packed / 2);
+    }
+}
+
+/* A product of [3, 64] with a weight in few bits. Constants: the weight, its scales, zero points;
+ * NULL: none. They are lists of numbers from `low` on, which are not the same everywhere. */
+typedef struct few_bits {
+    const char *node;
+    struct {
+        const char *type;
+        int count, low, span;
+        double unit;
+    } constants[3];
+} few_bits;
+
+static const few_bits narrow_models[] = {
+    {"com.microsoft.MatMulNBits(%x, %c0, %c1, %c2) K=64 N=40 bits=4 block_size=32 accuracy_level=4",
+     {{"u8[40,2,16]", 1280, 0, 256, 1}, {"f32[80]", 80, 1, 90, 0.001}, {"u8[40]", 40, 0, 256, 1}}},
+    {"com.microsoft.MatMulNBits(%x, %c0, %c1) K=64 N=40 bits=8 block_size=32 accuracy_level=4",
+     {{"u8[40,2,32]", 2560, 0, 256, 1}, {"f32[80]", 80, 1, 90, 0.0078125}}},
+    {"com.microsoft.MatMulNBits(%x, %c0, %c1) K=64 N=40 bits=4 block_size=32",
+     {{"u8[40,2,16]", 1280, 0, 256, 1}, {"f32[80]", 80, 1, 90, 0.001}}},
+    {"tacit.DequantMatMul(%x, %c0, %c1, %c2) scheme=\"int8\" n=40 block=32 int8_activations=1",
+     {{"i8[64,40]", 2560, -128, 256, 1},
+      {"f32[2,40]", 80, 1, 90, 0.001},
+      {"i8[2,40]", 80, -9, 20, 1}}},
+    {"tacit.DequantMatMul(%x, %c0, %c1) scheme=\"int4\" n=40 block=32 int8_activations=1",
+     {{"u8[1280]", 1280, 0, 256, 1}, {"f32[2,40]", 80, 1, 90, 0.001}}},
+    {"tacit.DequantMatMul(%x, %c0) scheme=\"gguf\" type=\"Q4_0\" n=40 int8_activations=1",
+     {{"u8[1440]", 1440, 0, 48, 1}}},
+    {"tacit.DequantMatMul(%x, %c0) scheme=\"gguf\" type=\"Q8_0\" n=40",
+     {{"u8[2720]", 2720, 0, 48, 1}}},
+    {"tacit.DequantMatMul(%x, %c0, %c1) scheme=\"fp8\" n=40",
+     {{"u8[64,40]", 2560, 0, 120, 1}, {"f32[40]", 40, 1, 90, 0.001}}},
+    {"MatMulInteger(%q, %c0, %z)", {{"i8[64,40]", 2560, -128, 256, 1}}},
+};
+enum { NARROW_MODELS = sizeof narrow_models / sizeof *narrow_models };
+
+/* One number of constant `changed` (-1: none) is another. */
+static void write_narrow(const few_bits *m, int changed)
+{
+    FILE *f = fopen(model_path, "w");
+    assert_non_null(f);
+    fprintf(f, "tacit 1\ngraph \"g\" {\nin %%x : f32[3,64]\n");
+    for (int c = 0; c < 3 && m->constants[c].type; c++) {
+        fprintf(f, "const %%c%d : %s = [", c, m->constants[c].type);
+        for (int i = 0; i < m->constants[c].count; i++) {
+            int at = i * 37 + (i / 50) * 11 + (c == changed && i == 17 ? 7 : 0);
+            double value = (m->constants[c].low + at % m->constants[c].span) * m->constants[c].unit;
+            fprintf(f, "%s%.9g", i ? ", " : "", value);
+        }
+        fprintf(f, "]\n");
+    }
+    if (strstr(m->node, "%q"))
+        fprintf(f, "%%q, %%s, %%z = DynamicQuantizeLinear(%%x) @quantise\n");
+    fprintf(f, "%%y = %s @product\nout %%y\n}\n", m->node);
+    fclose(f);
+}
+
+/* The weight, but also what it is unpacked by, decides what is packed. */
+static void scales_are_part_of_the_key(void **state)
+{
+    (void)state;
+    for (int i = 0; i < NARROW_MODELS; i++) {
+        const few_bits *m = &narrow_models[i];
+        unlink(packed_path);
+        write_narrow(m, -1);
+        outcome plain = run_with((tacit_compile_options){0}), first = run_packed();
+        outcome second = run_packed();
+        expect(&first, false, &plain, "kept in");
+        expect(&second, true, &plain, "mapped from");
+        for (int c = 0; c < 3 && m->constants[c].type; c++) {
+            write_narrow(m, c);
+            plain = run_with((tacit_compile_options){0});
+            outcome changed = run_packed(), again = run_packed();
+            expect(&changed, false, &plain, "packed again");
+            expect(&again, true, &plain, "mapped from");
+            assert_memory_not_equal(changed.data, first.data, first.bytes);
+        }
+    }
+}
+
 static void another_executor_may_have_it(void **state)
 {
     (void)state;
@@ -477,6 +579,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(mapped_the_second_time),
+        CASE(quantised_models),
+        CASE(scales_are_part_of_the_key),
         CASE(another_executor_may_have_it),
         CASE(other_options_pack_again),
         CASE(another_instruction_set_packs_again),
