@@ -33,6 +33,18 @@ typedef struct cpu_rnn_args {
 
 CPU_DECLARE(cpu_rnn_f32);
 
+/* One step of all, where few sequences leave processors idle: tile t is part t % parts of the state
+ * of what tile t / parts is above. Steps run one behind the other. Not for a GRU that resets before
+ * it multiplies: two products behind each other are one step of it. */
+typedef struct cpu_rnn_step_args {
+    cpu_rnn_args all;
+    int64_t step;
+    uint32_t parts; /* of whole panels */
+} cpu_rnn_step_args;
+CPU_DECLARE(cpu_rnn_step_f32);
+/* Before the first of them, with cpu_rnn_args and its tiles. */
+CPU_DECLARE(cpu_rnn_begin_f32);
+
 /* Columns of a panel of recurrent weights. */
 static inline int64_t cpu_rnn_width(cpu_isa isa)
 {

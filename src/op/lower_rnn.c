@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/cpu.h"
 #include "cpu/gemm.h"
 #include "cpu/rnn.h"
 #include "op/lowerings.h"
@@ -141,6 +142,7 @@ static cpu_rnn_args plan(const op_lower *c, const op_rnn *r)
     return a;
 }
 
+/* The arguments of the newest thunk are cpu_rnn_args, or begin with them. */
 static tacit_status bind(op_lower *c, size_t inputs, size_t work)
 {
     static const size_t states[2] = {offsetof(cpu_rnn_args, h0), offsetof(cpu_rnn_args, c0)};
@@ -154,6 +156,68 @@ static tacit_status bind(op_lower *c, size_t inputs, size_t work)
     for (uint32_t i = 0; i < 3; i++)
         if (op_lower_wants(c, i))
             TRY(op_lower_out(c, results[i], i));
+    return TACIT_OK;
+}
+
+/* Where sequences are fewer than processors, and a step is long enough to be shared. */
+static bool shares_steps(const op_lower *c, const op_rnn *r, uint32_t tiles)
+{
+    enum { LEAST = 512 << 10, MOST = 4096 }; /* bytes of weights, steps */
+    bool two_products = r->kind == OP_RNN_GRU && !r->linear_before_reset;
+    return !c->serial && tiles < cpu_count() && !two_products && r->steps <= MOST &&
+           r->gates * r->hidden * r->hidden * (int64_t)sizeof(float) >= LEAST;
+}
+
+static tacit_status emit_steps(op_lower *c, const op_rnn *r, const cpu_rnn_args *p, uint32_t tiles,
+                               size_t inputs, size_t work)
+{
+    enum { PARTS = 4 };
+    cpu_isa isa = c->cpu.isa;
+    int64_t panels = cpu_rnn_padded(isa, r->hidden) / cpu_rnn_width(isa);
+    uint32_t parts = panels < PARTS ? (uint32_t)panels : PARTS;
+    cpu_rnn_args *first = op_lower_thunk(c, CPU_PICK_NAME(isa, rnn_begin_f32),
+                                         CPU_PICK(isa, cpu_rnn_begin_f32), sizeof *first, tiles);
+    if (!first)
+        return TACIT_ERR_MEMORY;
+    *first = *p;
+    TRY(bind(c, inputs, work));
+    for (int64_t s = 0; s < r->steps; s++) {
+        cpu_rnn_step_args *a =
+            op_lower_thunk(c, CPU_PICK_NAME(isa, rnn_step_f32), CPU_PICK(isa, cpu_rnn_step_f32),
+                           sizeof *a, tiles * parts);
+        if (!a)
+            return TACIT_ERR_MEMORY;
+        *a = (cpu_rnn_step_args){.all = *p, .step = s, .parts = parts};
+        TRY(bind(c, inputs, work));
+        double products = (double)(r->batch * r->directions * r->gates) * (double)r->hidden;
+        op_lower_cost(c, 2.0 * products * (double)r->hidden,
+                      (uint64_t)(r->directions * r->gates * r->hidden * r->hidden) * sizeof(float));
+    }
+    op_lower_note(c,
+                  "rnn_step_f32_%s: %lld steps, each in %u parts, since there are fewer sequences "
+                  "than processors",
+                  cpu_isa_name(isa), (long long)r->steps, parts);
+    return TACIT_OK;
+}
+
+static tacit_status emit_whole(op_lower *c, const op_rnn *r, const cpu_rnn_args *p, uint32_t tiles,
+                               size_t inputs, size_t work)
+{
+    cpu_rnn_args *a = op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, rnn_f32),
+                                     CPU_PICK(c->cpu.isa, cpu_rnn_f32), sizeof *a, tiles);
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = *p;
+    TRY(bind(c, inputs, work));
+    double products = (double)(r->steps * r->batch * r->directions * r->gates) * (double)r->hidden;
+    op_lower_cost(c, 2.0 * products * (double)r->hidden,
+                  (uint64_t)(r->directions * p->x_direction) * sizeof(float) +
+                      op_lower_bytes(&c->out[0]));
+    op_lower_note(c,
+                  "rnn_f32_%s: %lld steps of %lld sequences, %u at a time, after one product for "
+                  "all inputs",
+                  cpu_isa_name(c->cpu.isa), (long long)r->steps, (long long)r->batch,
+                  (unsigned)CPU_RNN_ROWS);
     return TACIT_OK;
 }
 
@@ -180,21 +244,9 @@ tacit_status op_lower_rnn(op_lower *c)
         return TACIT_ERR_MEMORY;
     uint32_t tiles = p.row_tiles * (uint32_t)r.directions;
     size_t work = op_lower_reserve(c, (size_t)p.work_tile * tiles * sizeof(float));
-    cpu_rnn_args *a = op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, rnn_f32),
-                                     CPU_PICK(c->cpu.isa, cpu_rnn_f32), sizeof *a, tiles);
-    if (!a)
-        return TACIT_ERR_MEMORY;
-    *a = p;
-    TRY(bind(c, inputs, work));
+    TRY(shares_steps(c, &r, tiles) ? emit_steps(c, &r, &p, tiles, inputs, work)
+                                   : emit_whole(c, &r, &p, tiles, inputs, work));
     op_lower_packed_away(c, 1);
     op_lower_packed_away(c, 2);
-    double products = (double)(r.steps * r.batch * r.directions * r.gates) * (double)r.hidden;
-    op_lower_cost(c, 2.0 * products * (double)r.hidden,
-                  (uint64_t)r.directions * share + op_lower_bytes(&c->out[0]));
-    op_lower_note(c,
-                  "rnn_f32_%s: %lld steps of %lld sequences, %u at a time, after one product for "
-                  "all inputs",
-                  cpu_isa_name(c->cpu.isa), (long long)r.steps, (long long)r.batch,
-                  (unsigned)CPU_RNN_ROWS);
     return TACIT_OK;
 }
