@@ -49,9 +49,11 @@ typedef struct cpu_gemm_args {
     bool copy_a;                  /* rows of A collide in L1 or are strided: compact them */
     /* A convolution: A is the weights, column j of B is what the window over output pixel j sees.
      * Row k of it lies taps[k] elements after the pixel's origin, which is
-     * j / out_width · pixel_row + j % out_width. Reads up to CPU_GEMM_SLACK elements too far. */
+     * y · pixel_row + j % out_width for the pixel's row y = j / out_width, and in a volume (else
+     * pixel_plane is 0) y / out_height · pixel_plane + y % out_height · pixel_row + j % out_width.
+     * Reads up to CPU_GEMM_SLACK elements too far. */
     const int32_t *taps; /* NULL: a plain product */
-    int64_t out_width, pixel_row;
+    int64_t out_width, out_height, pixel_row, pixel_plane;
     cpu_epilogue epilogue;
 } cpu_gemm_args;
 
@@ -78,7 +80,7 @@ typedef struct cpu_pixels_args {
     const float *packed, *bias, *residual;
     float *y, *sums;
     const int32_t *taps; /* as in cpu_gemm_args; NULL: pointwise */
-    int64_t out_width, pixel_row;
+    int64_t out_width, out_height, pixel_row, pixel_plane;
     int64_t pixels, channels, k;
     int64_t image_step; /* elements between images of x */
     int64_t tile_cols;

@@ -9,13 +9,17 @@
 
 /* Copies planes with their padding. A padded row is cut into `phases` (the horizontal stride): its
  * element j lies at j % phases · width + j / phases, so that windows a stride apart are neighbours.
- * Padded row r is source row r·row_step - pad_top, padded column j is j·column_step - pad_left. */
+ * Padded row r is source row r·row_step - pad_top, padded column j is j·column_step - pad_left.
+ * A volume is `depth` padded planes, of which plane d is source plane d·depth_step - pad_front of
+ * `in_depth`; images are volumes with a depth of 1. */
 typedef struct cpu_window_pad_args {
     const float *x;
     float *to;
-    int64_t planes, in_height, in_width;
-    int64_t height, width, phases; /* of the padded copy */
-    int64_t row_step, column_step, pad_top, pad_left;
+    int64_t planes; /* padded ones, of all volumes */
+    int64_t in_depth, in_height, in_width;
+    int64_t depth, height, width, phases; /* of the padded copy */
+    int64_t depth_step, row_step, column_step;
+    int64_t pad_front, pad_top, pad_left;
     int64_t tile; /* planes */
     float value;
 } cpu_window_pad_args;
@@ -66,12 +70,16 @@ CPU_DECLARE(cpu_pool_grad_f32);
  * cover the image, which starts as the bias. A row of the image is made in `stride[1]` phases, so
  * that every tap is one shifted addition. Tile t: `tile` rows of the image, over all planes. */
 enum { CPU_COL2IM_BUFFER = 16 * 1024 }; /* floats of a row with its phases */
+typedef struct cpu_depth {
+    int64_t in, out, kernel, stride, dilation, pad; /* in: of the image, out: positions */
+} cpu_depth;
 typedef struct cpu_col2im_args {
     const float *columns, *bias; /* bias NULL: 0, else by plane % channels */
     float *y;
-    int64_t planes, channels;
-    int64_t height, width; /* of the image */
-    int64_t across[2];     /* positions of windows */
+    int64_t planes, channels; /* volumes where there is a depth */
+    cpu_depth depth;          /* all 1, pad 0: images */
+    int64_t height, width;    /* of the image */
+    int64_t across[2];        /* positions of windows */
     int64_t kernel[2], stride[2], dilation[2], pad[2];
     int64_t phase; /* floats of a phase */
     int64_t tile;

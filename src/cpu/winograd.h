@@ -13,11 +13,12 @@
 
 enum { CPU_WINOGRAD_POINTS = 36, CPU_WINOGRAD_WIDTH = 1024 };
 
-/* From a padded copy in four phases (cpu/window.h) to values[36][channels][blocks]. */
+/* In a volume every plane is transformed, and taps along the depth are more channels of the
+ * products. From a padded copy in four phases (cpu/window.h) to values[36][channels][blocks]. */
 typedef struct cpu_winograd_in_args {
     const float *x; /* padded planes */
     float *values;
-    int64_t channels, rows, columns; /* blocks down and across */
+    int64_t channels, rows, columns; /* planes; blocks down and across */
     int64_t plane, pitch, width;     /* of the padded copy: elements of a plane, row, phase */
     int64_t tile;                    /* channels */
 } cpu_winograd_in_args;
@@ -28,7 +29,8 @@ CPU_DECLARE(cpu_winograd_in_f32);
 typedef struct cpu_winograd_out_args {
     const float *sums, *bias, *residual;
     float *y;
-    int64_t channels, rows, columns;
+    int64_t channels, depth; /* planes in all, and of one bias */
+    int64_t rows, columns;
     int64_t out_height, out_width;
     int64_t tile; /* channels */
     cpu_epilogue epilogue;

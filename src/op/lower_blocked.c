@@ -294,11 +294,14 @@ static tacit_status copy_image(op_lower *c, const op_conv *conv, const source *s
     if (!a)
         return TACIT_ERR_MEMORY;
     *a = (cpu_window_pad_args){.planes = planes,
+                               .in_depth = 1,
                                .in_height = conv->w.in[0],
                                .in_width = conv->w.in[1],
+                               .depth = 1,
                                .height = s->height,
                                .width = s->width,
                                .phases = 1,
+                               .depth_step = 1,
                                .row_step = 1,
                                .column_step = 1,
                                .pad_top = conv->w.pad_begin[0],

@@ -9,10 +9,12 @@
 #include "op/lowerings.h"
 
 /* The thunk without its columns and bias. */
-static tacit_status emit_col2im(op_lower *c, const op_plane *p, int64_t planes, int64_t channels)
+static tacit_status emit_col2im(op_lower *c, const op_plane *p, const op_depth *z, int64_t planes,
+                                int64_t channels)
 {
     cpu_col2im_args plan = {.planes = planes,
                             .channels = channels,
+                            .depth = {z->in, z->out, z->kernel, z->stride, z->dilation, z->pad},
                             .height = p->in[0],
                             .width = p->in[1],
                             .across = {p->out[0], p->out[1]},
@@ -21,9 +23,11 @@ static tacit_status emit_col2im(op_lower *c, const op_plane *p, int64_t planes, 
     memcpy(plan.stride, p->stride, sizeof plan.stride);
     memcpy(plan.dilation, p->dilation, sizeof plan.dilation);
     memcpy(plan.pad, p->pad, sizeof plan.pad);
-    int64_t taps = p->kernel[0] * p->kernel[1];
-    plan.tile = 40000 / (plan.width * (1 + taps / (p->stride[0] * p->stride[1]))) + 1;
-    int64_t tiles = (planes * plan.height + plan.tile - 1) / plan.tile;
+    int64_t taps = z->kernel * p->kernel[0] * p->kernel[1];
+    int64_t positions = z->out * p->out[0] * p->out[1];
+    int64_t over = taps / (z->stride * p->stride[0] * p->stride[1]); /* windows on an element */
+    plan.tile = 40000 / (plan.width * (1 + over)) + 1;
+    int64_t tiles = (planes * z->in * plan.height + plan.tile - 1) / plan.tile;
     if (tiles > INT32_MAX)
         return OP_LOWER_NO_KERNEL;
     cpu_col2im_args *a =
@@ -33,8 +37,8 @@ static tacit_status emit_col2im(op_lower *c, const op_plane *p, int64_t planes, 
         return TACIT_ERR_MEMORY;
     *a = plan;
     uint64_t run = (uint64_t)(plan.tile * plan.width) * sizeof(float);
-    op_lower_cost(c, (double)(planes * taps) * (double)(p->out[0] * p->out[1]),
-                  (uint64_t)(planes * taps * p->out[0] * p->out[1]) * sizeof(float) +
+    op_lower_cost(c, (double)(planes * taps) * (double)positions,
+                  (uint64_t)(planes * taps * positions) * sizeof(float) +
                       op_lower_bytes(&c->out[0]));
     return op_lower_out_tiled(c, offsetof(cpu_col2im_args, y), 0, run, run);
 }
@@ -113,16 +117,17 @@ tacit_status op_lower_conv_transpose(op_lower *c)
 {
     op_conv conv;
     op_plane p;
+    op_depth z;
     size_t columns;
     if (!op_lower_all_f32(c))
         return OP_LOWER_NO_KERNEL;
     TRY(op_conv_transpose_plan(c->node, &c->in[0].type.shape, &c->in[1].type.shape, &conv, c->err));
     if (ir_shape_size(&c->out[0].type.shape) == 0)
         return TACIT_OK;
-    if (!op_plane_of(&conv.w, &p) || !fits(&p) || conv.c == 0 || conv.w.out_size == 0)
+    if (!op_volume_of(&conv.w, &p, &z) || !fits(&p) || conv.c == 0 || conv.w.out_size == 0)
         return OP_LOWER_NO_KERNEL;
     TRY(emit_columns(c, &conv, &columns));
-    TRY(emit_col2im(c, &p, conv.n * conv.m, conv.m));
+    TRY(emit_col2im(c, &p, &z, conv.n * conv.m, conv.m));
     if (op_lower_has(c, 2))
         TRY(op_lower_in(c, offsetof(cpu_col2im_args, bias), 2));
     return op_lower_scratch(c, offsetof(cpu_col2im_args, columns), columns, false);
@@ -134,14 +139,15 @@ tacit_status op_lower_col2im(op_lower *c)
     const ir_shape *x = &c->in[0].type.shape;
     op_window w;
     op_plane p;
+    op_depth z;
     if (c->in[0].type.dtype != TACIT_F32 || !image || !image->data || !block || !block->data)
         return OP_LOWER_NO_KERNEL;
     TRY(op_col2im_window(c->node, x, image, block, &w, c->err));
     if (ir_shape_size(&c->out[0].type.shape) == 0)
         return TACIT_OK;
-    if (!op_plane_of(&w, &p) || !fits(&p))
+    if (!op_volume_of(&w, &p, &z) || !fits(&p))
         return OP_LOWER_NO_KERNEL;
-    TRY(emit_col2im(c, &p, x->dims[0] * (x->dims[1] / w.taps), 1));
+    TRY(emit_col2im(c, &p, &z, x->dims[0] * (x->dims[1] / w.taps), 1));
     op_lower_note(c, "col2im_f32_%s: rows of the image, tap by tap", cpu_isa_name(c->cpu.isa));
     return op_lower_in(c, offsetof(cpu_col2im_args, columns), 0);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Convolution and pooling over one or two spatial axes. A convolution is a product of the weights
+ * Convolution and pooling over one to three spatial axes. A convolution is a product of the weights
  * with the windows (cpu/gemm.h); one input channel per group, and pooling, go plane by plane
  * (cpu/window.h). */
 #include <string.h>
@@ -25,12 +25,18 @@ static int64_t band_rows(const op_plane *p, int64_t width)
     return rows < p->out[0] ? rows : p->out[0];
 }
 
-/* The thunk with x bound; the caller binds what else it has. */
-static tacit_status emit_window(op_lower *c, const op_plane *p, cpu_window_args *plan,
-                                cpu_window_args **args)
+/* Columns of a phase of a padded row. */
+static int64_t band_width(const op_plane *p)
 {
     int64_t reach = (p->out[1] - 1) * p->stride[1] + (p->kernel[1] - 1) * p->dilation[1] + 1;
-    plan->width = (reach + p->stride[1] - 1) / p->stride[1];
+    return (reach + p->stride[1] - 1) / p->stride[1];
+}
+
+/* The thunk with nothing bound. */
+static tacit_status make_window(op_lower *c, const op_plane *p, cpu_window_args *plan,
+                                cpu_window_args **args)
+{
+    plan->width = band_width(p);
     plan->band = band_rows(p, plan->width);
     if (plan->band == 0)
         return OP_LOWER_NO_KERNEL;
@@ -52,16 +58,33 @@ static tacit_status emit_window(op_lower *c, const op_plane *p, cpu_window_args 
     if (!*args)
         return TACIT_ERR_MEMORY;
     **args = *plan;
-    uint64_t in_run = (uint64_t)(plan->tile * p->in[0] * p->in[1]) * sizeof(float);
-    uint64_t out_run = (uint64_t)(plan->tile * p->out[0] * p->out[1]) * sizeof(float);
-    if (plan->multiplier != 1)
-        in_run = 0;
-    TRY(op_lower_in_tiled(c, offsetof(cpu_window_args, x), 0, in_run, in_run));
-    TRY(op_lower_out_tiled(c, offsetof(cpu_window_args, y), 0, out_run, out_run));
     double flops = 2.0 * (double)plan->planes * (double)(p->out[0] * p->out[1]) *
                    (double)(p->kernel[0] * p->kernel[1]);
     op_lower_cost(c, flops, op_lower_bytes(&c->in[0]) + op_lower_bytes(&c->out[0]));
     return TACIT_OK;
+}
+
+/* The input as x of the newest thunk, plane by plane. */
+static tacit_status bind_planes_in(op_lower *c, const op_plane *p, const cpu_window_args *plan)
+{
+    uint64_t run = (uint64_t)(plan->tile * p->in[0] * p->in[1]) * sizeof(float);
+    run = plan->multiplier == 1 ? run : 0;
+    return op_lower_in_tiled(c, offsetof(cpu_window_args, x), 0, run, run);
+}
+
+static tacit_status bind_planes_out(op_lower *c, const op_plane *p, const cpu_window_args *plan)
+{
+    uint64_t run = (uint64_t)(plan->tile * p->out[0] * p->out[1]) * sizeof(float);
+    return op_lower_out_tiled(c, offsetof(cpu_window_args, y), 0, run, run);
+}
+
+/* The thunk with x and y bound; the caller binds what else it has. */
+static tacit_status emit_window(op_lower *c, const op_plane *p, cpu_window_args *plan,
+                                cpu_window_args **args)
+{
+    TRY(make_window(c, p, plan, args));
+    TRY(bind_planes_in(c, p, plan));
+    return bind_planes_out(c, p, plan);
 }
 
 static tacit_status lower_depthwise(op_lower *c, const op_conv *conv, const op_plane *p)
@@ -87,16 +110,46 @@ static tacit_status lower_depthwise(op_lower *c, const op_conv *conv, const op_p
     return TACIT_OK;
 }
 
+/* Poolings of a volume are poolings of its planes, then of positions across planes: those lie below
+ * each other where a plane is one row. */
+static tacit_status lower_pool_volume(op_lower *c, const op_plane *p, const op_depth *z,
+                                      cpu_window_args *plan)
+{
+    int64_t volumes = plan->planes, row = p->out[0] * p->out[1];
+    const op_plane across = {.in = {z->in, row},
+                             .out = {z->out, row},
+                             .kernel = {z->kernel, 1},
+                             .stride = {z->stride, 1},
+                             .dilation = {z->dilation, 1},
+                             .pad = {z->pad, 0},
+                             .pad_after = {z->pad_after, 0}};
+    if (band_rows(p, band_width(p)) == 0 || band_rows(&across, row) == 0)
+        return OP_LOWER_NO_KERNEL;
+    cpu_window_args *a;
+    size_t planes = op_lower_reserve(c, (size_t)(volumes * z->in * row) * sizeof(float));
+    plan->planes = volumes * z->in;
+    TRY(make_window(c, p, plan, &a));
+    TRY(bind_planes_in(c, p, plan));
+    TRY(op_lower_scratch(c, offsetof(cpu_window_args, y), planes, true));
+    plan->planes = volumes;
+    TRY(make_window(c, &across, plan, &a));
+    TRY(op_lower_scratch(c, offsetof(cpu_window_args, x), planes, false));
+    TRY(bind_planes_out(c, &across, plan));
+    op_lower_note(c, "window_f32_%s, plane by plane, then across planes", cpu_isa_name(c->cpu.isa));
+    return TACIT_OK;
+}
+
 tacit_status op_lower_pool(op_lower *c)
 {
     op_window w;
     op_plane p;
+    op_depth z;
     if (c->in[0].type.dtype != TACIT_F32 || op_lower_wants(c, 1))
         return OP_LOWER_NO_KERNEL;
     TRY(op_window_read(c->node, &c->in[0].type.shape, NULL, &w, c->err));
     if (ir_shape_size(&c->out[0].type.shape) == 0)
         return TACIT_OK;
-    if (!op_plane_of(&w, &p))
+    if (!op_volume_of(&w, &p, &z))
         return OP_LOWER_NO_KERNEL;
     const int64_t *x = c->in[0].type.shape.dims;
     bool all = ir_attr_int(c->node, "count_include_pad", 0) != 0;
@@ -106,6 +159,9 @@ tacit_status op_lower_pool(op_lower *c)
                             .kind = c->node->type[0] == 'M' ? CPU_WINDOW_MAX
                                     : all                   ? CPU_WINDOW_AVERAGE_ALL
                                                             : CPU_WINDOW_AVERAGE};
+    if (z.kernel != 1 || z.stride != 1 || z.in != z.out)
+        return lower_pool_volume(c, &p, &z, &plan);
+    plan.planes *= z.in;
     cpu_window_args *a;
     TRY(emit_window(c, &p, &plan, &a));
     op_lower_note(c, "window_f32_%s, plane by plane", cpu_isa_name(c->cpu.isa));
@@ -160,17 +216,22 @@ tacit_status op_lower_pool_grad(op_lower *c)
 /* --- products --------------------------------------------------------------------------------- */
 
 /* The padded copy of the input that windows are read from. */
-static cpu_window_pad_args plan_pad(const op_plane *p, int64_t planes)
+static cpu_window_pad_args plan_pad(const op_plane *p, const op_depth *z, int64_t volumes)
 {
-    cpu_window_pad_args a = {.planes = planes,
+    cpu_window_pad_args a = {.in_depth = z->in,
                              .in_height = p->in[0],
                              .in_width = p->in[1],
+                             .depth_step = 1,
                              .row_step = 1,
                              .column_step = 1,
+                             .pad_front = z->pad,
                              .pad_top = p->pad[0],
                              .pad_left = p->pad[1]};
     /* A kernel of one tap along an axis needs only the positions it steps on. */
+    bool single_plane = z->kernel == 1;
     bool single_row = p->kernel[0] == 1, single_column = p->kernel[1] == 1;
+    if (single_plane)
+        a.depth_step = z->stride;
     if (single_row)
         a.row_step = p->stride[0];
     if (single_column)
@@ -178,25 +239,38 @@ static cpu_window_pad_args plan_pad(const op_plane *p, int64_t planes)
     a.phases = single_column ? 1 : p->stride[1];
     int64_t step = single_row ? 1 : p->stride[0];
     int64_t across = (p->out[1] - 1) * a.phases + (p->kernel[1] - 1) * p->dilation[1] + 1;
+    a.depth = (z->out - 1) * (single_plane ? 1 : z->stride) + (z->kernel - 1) * z->dilation + 1;
+    a.planes = volumes * a.depth;
     a.height = (p->out[0] - 1) * step + (p->kernel[0] - 1) * p->dilation[0] + 1;
     a.width = (across + a.phases - 1) / a.phases;
     a.tile = 65536 / (a.height * a.phases * a.width) + 1;
     return a;
 }
 
-/* Where tap (channel, ky, kx) lies behind a window's origin. */
-static const int32_t *make_taps(op_lower *c, const op_plane *p, const cpu_window_pad_args *pad,
-                                int64_t channels)
+/* Where the taps (ky, kx) of one plane lie behind `origin`; returns the end of the list. */
+static int32_t *plane_taps(int32_t *to, const op_plane *p, const cpu_window_pad_args *pad,
+                           int64_t origin)
 {
-    int64_t pitch = pad->phases * pad->width, taps = p->kernel[0] * p->kernel[1];
-    int32_t *to = op_lower_pack(c, (size_t)(channels * taps) * sizeof *to), *first = to;
+    int64_t pitch = pad->phases * pad->width;
+    for (int64_t ky = 0; ky < p->kernel[0]; ky++)
+        for (int64_t kx = 0; kx < p->kernel[1]; kx++) {
+            int64_t j = kx * p->dilation[1];
+            *to++ = (int32_t)(origin + ky * p->dilation[0] * pitch + j % pad->phases * pad->width +
+                              j / pad->phases);
+        }
+    return to;
+}
+
+/* Where tap (channel, kz, ky, kx) lies behind a window's origin. */
+static const int32_t *make_taps(op_lower *c, const op_plane *p, const op_depth *z,
+                                const cpu_window_pad_args *pad, int64_t channels)
+{
+    int64_t plane = pad->height * pad->phases * pad->width;
+    int64_t taps = z->kernel * p->kernel[0] * p->kernel[1];
+    int32_t *first = op_lower_pack(c, (size_t)(channels * taps) * sizeof *first), *to = first;
     for (int64_t ch = 0; to && ch < channels; ch++)
-        for (int64_t ky = 0; ky < p->kernel[0]; ky++)
-            for (int64_t kx = 0; kx < p->kernel[1]; kx++) {
-                int64_t j = kx * p->dilation[1];
-                *to++ = (int32_t)(ch * pad->height * pitch + ky * p->dilation[0] * pitch +
-                                  j % pad->phases * pad->width + j / pad->phases);
-            }
+        for (int64_t kz = 0; kz < z->kernel; kz++)
+            to = plane_taps(to, p, pad, (ch * pad->depth + kz * z->dilation) * plane);
     return first;
 }
 
@@ -285,7 +359,11 @@ static tacit_status emit_pad(op_lower *c, const cpu_window_pad_args *pad, size_t
         return TACIT_ERR_MEMORY;
     *a = *pad;
     uint64_t run = (uint64_t)(pad->tile * pad->in_height * pad->in_width) * sizeof(float);
-    TRY(op_lower_in_tiled(c, offsetof(cpu_window_pad_args, x), 0, run, run));
+    bool same = pad->depth == pad->in_depth && pad->pad_front == 0 && pad->depth_step == 1;
+    if (same) /* plane by plane */
+        TRY(op_lower_in_tiled(c, offsetof(cpu_window_pad_args, x), 0, run, run));
+    else
+        TRY(op_lower_in(c, offsetof(cpu_window_pad_args, x), 0));
     TRY(op_lower_scratch(c, offsetof(cpu_window_pad_args, to), *offset, true));
     op_lower_cost(c, 0, op_lower_bytes(&c->in[0]) + floats * sizeof(float));
     return TACIT_OK;
@@ -310,7 +388,9 @@ static tacit_status emit_pixels(op_lower *c, const cpu_gemm_args *g, int64_t ima
     cpu_isa isa = c->cpu.isa;
     cpu_pixels_args p = {.taps = g->taps,
                          .out_width = g->out_width,
+                         .out_height = g->out_height,
                          .pixel_row = g->pixel_row,
+                         .pixel_plane = g->pixel_plane,
                          .pixels = g->n,
                          .channels = g->m,
                          .k = g->k,
@@ -361,10 +441,19 @@ static bool suits_pixels(const op_lower *c, const op_conv *conv, int64_t pixels)
            used * 10 > pixels * 11;
 }
 
-static tacit_status lower_product(op_lower *c, const op_conv *conv, const op_plane *p)
+static bool is_pointwise(const op_conv *conv)
+{
+    for (int32_t i = 0; i < conv->w.rank; i++)
+        if (conv->w.stride[i] != 1)
+            return false;
+    return conv->w.taps == 1 && conv->w.out_size == conv->w.in_size;
+}
+
+static tacit_status lower_product(op_lower *c, const op_conv *conv, const op_plane *p,
+                                  const op_depth *z)
 {
     int64_t cg = conv->c / conv->group, mg = conv->m / conv->group;
-    int64_t taps = p->kernel[0] * p->kernel[1], pixels = p->out[0] * p->out[1];
+    int64_t taps = conv->w.taps, pixels = conv->w.out_size;
     cpu_gemm_args g = {.m = mg,
                        .n = pixels,
                        .k = cg * taps,
@@ -377,29 +466,31 @@ static tacit_status lower_product(op_lower *c, const op_conv *conv, const op_pla
     TRY(op_lower_epilogue(c, &g.epilogue));
     if (op_lower_has(c, 2))
         g.epilogue.bias = CPU_BIAS_ROW;
-    bool pointwise =
-        taps == 1 && p->stride[0] == 1 && p->stride[1] == 1 && pixels == p->in[0] * p->in[1];
-    int64_t plane = pixels;
+    int64_t volume = pixels; /* of one channel */
     size_t offset = 0;
     bool few = suits_pixels(c, conv, pixels);
     if (!few)
         TRY(space_rows(c, &g, conv->m));
-    if (!pointwise) {
-        cpu_window_pad_args pad = plan_pad(p, conv->n * conv->c);
-        plane = pad.height * pad.phases * pad.width;
-        if (cg * plane > INT32_MAX || pad.planes > INT32_MAX)
+    if (!is_pointwise(conv)) {
+        cpu_window_pad_args pad = plan_pad(p, z, conv->n * conv->c);
+        int64_t plane = pad.height * pad.phases * pad.width;
+        volume = pad.depth * plane;
+        if (cg * volume > INT32_MAX || pad.planes > INT32_MAX)
             return OP_LOWER_NO_KERNEL;
-        g.taps = make_taps(c, p, &pad, cg);
+        g.taps = make_taps(c, p, z, &pad, cg);
         if (!g.taps)
             return TACIT_ERR_MEMORY;
         g.out_width = p->out[1];
+        g.out_height = p->out[0];
         g.pixel_row = pad.phases * pad.width * (p->kernel[0] == 1 ? 1 : p->stride[0]);
+        if (z->out > 1)
+            g.pixel_plane = plane * (z->kernel == 1 ? 1 : z->stride);
         TRY(emit_pad(c, &pad, &offset));
     }
     if (few)
-        return emit_pixels(c, &g, conv->n, conv->c * plane, offset);
-    set_batch(&g, conv->n, conv->group, (int64_t[]){0, conv->c * plane, conv->m * pixels},
-              (int64_t[]){mg * g.a_row, cg * plane, mg * pixels, mg});
+        return emit_pixels(c, &g, conv->n, conv->c * volume, offset);
+    set_batch(&g, conv->n, conv->group, (int64_t[]){0, conv->c * volume, conv->m * pixels},
+              (int64_t[]){mg * g.a_row, cg * volume, mg * pixels, mg});
     return emit_product(c, &g, conv->n * conv->group, offset);
 }
 
@@ -407,19 +498,20 @@ tacit_status op_lower_conv(op_lower *c)
 {
     op_conv conv;
     op_plane p;
+    op_depth z;
     if (!op_lower_all_f32(c))
         return OP_LOWER_NO_KERNEL;
     TRY(op_conv_plan(c->node, &c->in[0].type.shape, &c->in[1].type.shape, &conv, c->err));
     if (ir_shape_size(&c->out[0].type.shape) == 0)
         return TACIT_OK;
-    if (!op_plane_of(&conv.w, &p) || conv.c == 0)
+    if (!op_volume_of(&conv.w, &p, &z) || conv.c == 0)
         return OP_LOWER_NO_KERNEL;
-    if (conv.group == conv.c && conv.c > 1) {
+    if (conv.group == conv.c && conv.c > 1 && conv.w.rank < 3) {
         tacit_status status = lower_depthwise(c, &conv, &p);
         if (status != OP_LOWER_NO_KERNEL)
             return status;
     }
     if (op_winograd_suits(c, &conv))
         return op_lower_winograd(c, &conv);
-    return lower_product(c, &conv, &p);
+    return lower_product(c, &conv, &p, &z);
 }

@@ -146,12 +146,24 @@ void op_window_offsets(const op_window *w, int64_t at, int64_t *offsets)
     }
 }
 
-bool op_plane_of(const op_window *w, op_plane *p)
+bool op_volume_of(const op_window *w, op_plane *p, op_depth *z)
 {
-    if (w->rank < 1 || w->rank > 2)
+    if (w->rank < 1 || w->rank > 3)
         return false;
     *p = (op_plane){.in = {1}, .out = {1}, .kernel = {1}, .stride = {1}, .dilation = {1}};
-    for (int32_t i = 0; i < w->rank; i++) {
+    *z = (op_depth){.in = 1, .out = 1, .kernel = 1, .stride = 1, .dilation = 1};
+    for (int32_t i = 0; i < w->rank; i++)
+        if (w->pad_begin[i] < 0)
+            return false;
+    if (w->rank == 3)
+        *z = (op_depth){.in = w->in[0],
+                        .out = w->out[0],
+                        .kernel = w->kernel[0],
+                        .stride = w->stride[0],
+                        .dilation = w->dilation[0],
+                        .pad = w->pad_begin[0],
+                        .pad_after = w->pad_end[0]};
+    for (int32_t i = w->rank == 3; i < w->rank; i++) {
         int32_t d = i + 2 - w->rank;
         p->in[d] = w->in[i];
         p->out[d] = w->out[i];
@@ -160,8 +172,12 @@ bool op_plane_of(const op_window *w, op_plane *p)
         p->dilation[d] = w->dilation[i];
         p->pad[d] = w->pad_begin[i];
         p->pad_after[d] = w->pad_end[i];
-        if (p->pad[d] < 0)
-            return false;
     }
     return true;
+}
+
+bool op_plane_of(const op_window *w, op_plane *p)
+{
+    op_depth none;
+    return w->rank <= 2 && op_volume_of(w, p, &none);
 }

@@ -29,6 +29,12 @@ typedef struct op_plane {
 } op_plane;
 /* False: more axes, or padding that crops. */
 bool op_plane_of(const op_window *w, op_plane *p);
+/* The axis before those of a plane; one position with one tap where there is none. */
+typedef struct op_depth {
+    int64_t in, out, kernel, stride, dilation, pad, pad_after;
+} op_depth;
+/* One to three spatial axes. False: more axes, or padding that crops. */
+bool op_volume_of(const op_window *w, op_plane *p, op_depth *z);
 /* Recomputes the products; false when one overflows. */
 bool op_window_products(op_window *w);
 /* For output position `at` (linear), the input's linear spatial offset under each tap; −1 where the
