@@ -71,7 +71,7 @@ static bool make_inputs(decoder *d)
 
 static bool is_product(const char *kernel)
 {
-    static const char *const products[] = {"gemm_", "slim_", "qdot_"};
+    static const char *const products[] = {"gemm_", "slim_", "half_", "qdot_"};
     for (size_t i = 0; i < sizeof products / sizeof *products; i++)
         if (strncmp(kernel, products[i], strlen(products[i])) == 0)
             return true;

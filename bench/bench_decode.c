@@ -2,7 +2,7 @@
  *
  * What decoding one token of GPT-2 costs when nothing but its weights are read: the products of all
  * layers, one after another, on packed matrices of the same sizes, with 1 and 2 threads, in f32,
- * int8 and 4-bit; and a loop that only reads as many bytes.
+ * f16, bf16, int8 and 4-bit; and a loop that only reads as many bytes.
  *
  * usage: bench_decode [PREFIX]    appends to $TACIT_BENCH_JSONL when that is set
  */
@@ -13,6 +13,7 @@
 #include "bare_loop.h"
 #include "base/slab.h"
 #include "cpu/gemm.h"
+#include "cpu/half.h"
 #include "cpu/qmm.h"
 #include "lines.h"
 #include "op/lowerings.h"
@@ -21,6 +22,7 @@
 #ifndef TILE_BYTES
 #define TILE_BYTES (400 << 10)
 #endif
+typedef enum storage { F32, F16, BF16, INT8, INT4 } storage;
 enum { LAYERS = 12, MATRICES = 4 * LAYERS + 1, RUNS = 15 };
 
 typedef struct matrix {
@@ -35,7 +37,7 @@ typedef struct matrix {
 typedef struct work {
     matrix m[MATRICES];
     cpu_features cpu;
-    int bits;
+    storage stored;
     int8_t *row;
     float *x, *y, *row_scale;
     int32_t *halves;
@@ -68,9 +70,9 @@ static void make_bytes(work *w, matrix *m)
     int64_t width = cpu_qmm_width(&w->cpu), panels = (m->n + width - 1) / width;
     cpu_qdot_weights *q = &m->q.w;
     *q = (cpu_qdot_weights){.groups = m->k / CPU_QGROUP,
-                            .bits = (uint8_t)w->bits,
+                            .bits = (uint8_t)(w->stored == INT8 ? 8 : 4),
                             .subs = 1,
-                            .zero = 1 << (w->bits - 1),
+                            .zero = w->stored == INT8 ? 128 : 8,
                             .scale_kind = CPU_QSCALE_F16};
     m->bytes = cpu_qdot_place(q, width, panels, false, NULL);
     m->data = room(&w->memory, m->bytes);
@@ -93,7 +95,8 @@ static void make_bytes(work *w, matrix *m)
 static void make_floats(work *w, matrix *m)
 {
     int64_t width = cpu_gemm_width(w->cpu.isa), panels = (m->n + width - 1) / width;
-    m->bytes = (size_t)(panels * width * m->k) * sizeof(float);
+    m->bytes =
+        (size_t)(panels * width * m->k) * (w->stored == F32 ? sizeof(float) : sizeof(uint16_t));
     m->data = room(&w->memory, m->bytes);
     m->g = (cpu_gemm_args){.a = w->x,
                            .c = w->y,
@@ -111,10 +114,24 @@ static void make_floats(work *w, matrix *m)
     m->tiles = m->g.row_tiles * m->g.col_tiles;
 }
 
-static void make(work *w, int bits)
+static cpu_kernel kernel_of(const work *w)
+{
+    switch (w->stored) {
+    case F32:
+        return CPU_PICK(w->cpu.isa, cpu_gemm_f32);
+    case F16:
+        return CPU_PICK(w->cpu.isa, cpu_half_f16);
+    case BF16:
+        return CPU_PICK(w->cpu.isa, cpu_half_bf16);
+    default:
+        return CPU_QMM_PICK(&w->cpu, cpu_qdot);
+    }
+}
+
+static void make(work *w, storage stored)
 {
     static const int64_t shapes[4][2] = {{768, 2304}, {768, 768}, {768, 3072}, {3072, 768}};
-    *w = (work){.cpu = cpu_detect(), .bits = bits};
+    *w = (work){.cpu = cpu_detect(), .stored = stored};
     slab_init(&w->memory, NULL, SIZE_MAX / 2);
     w->row = room(&w->memory, 8192);
     w->x = room(&w->memory, 4096 * sizeof(float));
@@ -125,15 +142,14 @@ static void make(work *w, int bits)
         matrix *m = &w->m[i];
         m->k = i < MATRICES - 1 ? shapes[i % 4][0] : 768;
         m->n = i < MATRICES - 1 ? shapes[i % 4][1] : 50257;
-        if (bits == 32)
+        if (stored < INT8)
             make_floats(w, m);
         else
             make_bytes(w, m);
         w->bytes += m->bytes;
         bare_step *step = &w->steps[i];
-        step->fn =
-            bits == 32 ? CPU_PICK(w->cpu.isa, cpu_gemm_f32) : CPU_QMM_PICK(&w->cpu, cpu_qdot);
-        step->args = bits == 32 ? (const void *)&m->g : (const void *)&m->q;
+        step->fn = kernel_of(w);
+        step->args = stored < INT8 ? (const void *)&m->g : (const void *)&m->q;
         step->tiles = m->tiles;
     }
 }
@@ -160,7 +176,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void measure(const char *prefix, const char *name, int bits)
+static void measure(const char *prefix, const char *name, storage stored)
 {
     work w = {0};
     for (uint32_t threads = 1; threads <= 2; threads++) {
@@ -169,7 +185,7 @@ static void measure(const char *prefix, const char *name, int bits)
         if (!bench_wanted(entry, prefix))
             continue;
         if (!w.bytes)
-            make(&w, bits);
+            make(&w, stored);
         double ms[RUNS], read[RUNS];
         for (int i = 0; i < RUNS; i++) {
             ms[i] = bare_once(&(bare_loop){w.steps, MATRICES, threads});
@@ -192,8 +208,10 @@ static void measure(const char *prefix, const char *name, int bits)
 int main(int argc, char **argv)
 {
     const char *prefix = argc > 1 ? argv[1] : "";
-    measure(prefix, "f32", 32);
-    measure(prefix, "int8", 8);
-    measure(prefix, "int4", 4);
+    measure(prefix, "f32", F32);
+    measure(prefix, "f16", F16);
+    measure(prefix, "bf16", BF16);
+    measure(prefix, "int8", INT8);
+    measure(prefix, "int4", INT4);
     return 0;
 }

@@ -3,7 +3,6 @@
  * here, block by block, and its mapped pages are given back as they are packed. */
 #include <string.h>
 
-#include "cpu/slim.h"
 #include "op/gemm.h"
 #include "op/lowerings.h"
 #include "op/product.h"
@@ -157,22 +156,23 @@ tacit_status op_product_columns_later(op_lower *c, op_job *job, const cpu_gemm_a
                                       int64_t width)
 {
     enum { COLUMNS = 1024 }; /* of a job, or a few fewer */
-    return op_lower_panels_later(c, job, width, g->n, (size_t)g->k * sizeof(float),
-                                 COLUMNS / width);
+    size_t column = ir_dtype_bytes(job->weight->dtype, g->k);
+    return op_lower_panels_later(c, job, width, g->n, column, COLUMNS / width);
 }
 
 tacit_status op_product_pack_later(op_lower *c, op_job *job, const cpu_gemm_args *g, int64_t width,
                                    int64_t whole, int64_t *begin, int64_t *end)
 {
-    enum { PIECE = 1 << 18 }; /* floats */
+    enum { PIECE = 1 << 18 }; /* elements */
     if (g->b_col != 1)
         return op_product_columns_later(c, job, g, width);
     int64_t step = (PIECE / g->n / whole + 1) * whole;
+    size_t row = ir_dtype_bytes(job->weight->dtype, g->n);
     for (int64_t k = 0; k < g->k; k += step) {
         *begin = k;
         *end = k + step < g->k ? k + step : g->k;
-        job->first = (size_t)(k * g->n) * sizeof(float);
-        job->bytes = (size_t)((*end - k) * g->n) * sizeof(float);
+        job->first = (size_t)k * row;
+        job->bytes = (size_t)(*end - k) * row;
         TRY(op_lower_later(c, job));
     }
     return TACIT_OK;
@@ -272,22 +272,22 @@ static tacit_status bind_operands(op_lower *c, const op_product *p, bool apart,
 
 static const char *kernel_name(const op_lower *c, const op_product *p)
 {
-    return p->slim ? cpu_slim_name(&c->cpu) : CPU_PICK_NAME(c->cpu.isa, gemm_f32);
+    return p->row.fn ? p->row.name : CPU_PICK_NAME(c->cpu.isa, gemm_f32);
 }
 
 static void explain(op_lower *c, const op_product *p, bool first)
 {
     const cpu_gemm_args *g = &p->g;
     op_lower_note(
-        c, "%s %lldx%lldx%lld batch %lld, %s%s, %u tiles of %lldx%lld; %s", kernel_name(c, p),
+        c, "%s %lldx%lldx%lld batch %lld, %s%s%s%s, %u tiles of %lldx%lld; %s", kernel_name(c, p),
         (long long)g->m, (long long)g->n, (long long)g->k, (long long)p->batch,
-        p->slim     ? "B packed at compile time in 28 bits without loss"
-        : g->packed ? "B packed at compile time"
-        : first     ? "B packed first"
-                    : "B packed block by block",
-        g->copy_a ? ", A compacted" : "", g->row_tiles * g->col_tiles * (uint32_t)p->batch,
-        (long long)g->tile_rows, (long long)g->tile_cols,
-        p->slim     ? "one row waits for its weights, so fewer bytes are faster"
+        g->packed ? "B packed at compile time"
+        : first   ? "B packed first"
+                  : "B packed block by block",
+        p->row.fn ? " " : "", p->row.fn ? p->row.stored : "", g->copy_a ? ", A compacted" : "",
+        g->row_tiles * g->col_tiles * (uint32_t)p->batch, (long long)g->tile_rows,
+        (long long)g->tile_cols,
+        p->row.fn   ? "one row waits for its weights, so fewer bytes are faster"
         : g->packed ? "packing per run would read B twice"
                     : "B is not a constant matrix, so it cannot be packed once");
 }
@@ -306,7 +306,9 @@ static tacit_status emit(op_lower *c, op_product *p)
             return op_lower_halved(c, p);
         if (way == WAY_PAIRED)
             return op_lower_paired(c, p);
-        if (way == WAY_OWN && op_slim_suits(c, p))
+        if (way == WAY_OWN && op_half_suits(c, p))
+            TRY(op_half_pack(c, p));
+        else if (way == WAY_OWN && op_slim_suits(c, p))
             TRY(op_slim_pack(c, p));
         else
             TRY(pack_right(c, p, 1, way));
@@ -318,10 +320,9 @@ static tacit_status emit(op_lower *c, op_product *p)
     bool first = !g->packed && packs_first(p);
     if (first)
         TRY(pack_before(c, p, &packed));
-    cpu_gemm_args *args =
-        op_lower_thunk(c, kernel_name(c, p),
-                       p->slim ? cpu_slim_kernel(&c->cpu) : CPU_PICK(c->cpu.isa, cpu_gemm_f32),
-                       sizeof *args, (uint32_t)tiles);
+    cpu_gemm_args *args = op_lower_thunk(c, kernel_name(c, p),
+                                         p->row.fn ? p->row.fn : CPU_PICK(c->cpu.isa, cpu_gemm_f32),
+                                         sizeof *args, (uint32_t)tiles);
     if (!args)
         return TACIT_ERR_MEMORY;
     *args = *g;

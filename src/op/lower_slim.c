@@ -34,7 +34,9 @@ tacit_status op_slim_pack(op_lower *c, op_product *p)
                               offsetof(cpu_slim_pack_args, b));
     job.end = (uint32_t)panels;
     g->packed = packed;
-    p->slim = true;
     g->kc = g->k;
+    p->row = (op_row_kernel){.fn = cpu_slim_kernel(&c->cpu),
+                             .name = cpu_slim_name(&c->cpu),
+                             .stored = "in 28 bits without loss"};
     return op_product_pack_later(c, &job, g, width, CPU_SLIM_ROWS, &a.k_begin, &a.k_end);
 }

@@ -8,12 +8,19 @@
 #include "cpu/paired.h"
 #include "op/lower.h"
 
+/* A kernel for products of one row alone, whose weights lie in a way of their own. */
+typedef struct op_row_kernel {
+    cpu_kernel fn; /* NULL: that of cpu/gemm.h */
+    const char *name;
+    const char *stored; /* how weights are packed, in words */
+} op_row_kernel;
+
 typedef struct op_product {
     cpu_gemm_args g;
     int64_t batch;      /* products in all */
     int bias, residual; /* node inputs, or -1 */
     const float *packed_bias;
-    bool slim; /* g.packed is as cpu/slim.h says */
+    op_row_kernel row;
 } op_product;
 
 /* Jobs that pack a dense right side whose columns are adjacent in memory: some panels of `width`
@@ -34,9 +41,12 @@ bool op_paired_suits(const op_lower *c, const op_product *p);
 tacit_status op_lower_paired(op_lower *c, const op_product *p);
 
 /* lower_slim.c: is it a product of one row whose weights are better read in fewer bits, and then
- * packs them; the kernel is that of cpu/slim.h. */
+ * packs them for the kernel of cpu/slim.h. */
 bool op_slim_suits(const op_lower *c, const op_product *p);
 tacit_status op_slim_pack(op_lower *c, op_product *p);
+/* lower_half.c: the same for weights that the model has in 16 bits (cpu/half.h). */
+bool op_half_suits(const op_lower *c, const op_product *p);
+tacit_status op_half_pack(op_lower *c, op_product *p);
 
 /* … or for other rules: the product's sizes and strides of B are known, `a` gets the cut and what
  * is packed of input 1. */

@@ -70,8 +70,8 @@ static char *lay_out(run_state *s, rng *r, uint32_t i)
     *o = (op_operand){.type = ir_tensor_type(t), .dense = true, .value = s->c->node->inputs[i]};
     ir_shape_strides(&t->shape, o->strides);
     if (s->mode.constants >> i & 1) { /* a weight, then */
-        o->constant = t;
-        s->c->node->inputs[i]->constant = t;
+        o->constant = s->c->late[i] ? s->c->late[i] : t;
+        s->c->node->inputs[i]->constant = o->constant;
         s->c->node->inputs[i]->is_input = false;
         s->c->node->inputs[i]->is_initializer = true;
     }

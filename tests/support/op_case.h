@@ -14,7 +14,8 @@ typedef struct op_case {
     ir_node *node;
     const char *type, *domain;
     uint32_t n_in;
-    const ir_tensor *in[OP_CASE_INPUTS]; /* NULL: absent */
+    const ir_tensor *in[OP_CASE_INPUTS];   /* NULL: absent */
+    const ir_tensor *late[OP_CASE_INPUTS]; /* the same, as a rule that knows it gets it; or NULL */
     ir_tensor out[OP_CASE_OUTPUTS];
     tacit_error err;
     uint64_t step;

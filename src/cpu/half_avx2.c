@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#if defined(__x86_64__)
+#include "cpu/vec_avx2.h"
+
+#include "cpu/half.inc"
+#include "cpu/half_pack.inc"
+#endif
