@@ -20,8 +20,8 @@
 typedef struct net {
     tacit_builder *b;
     rng random;
-    tacit_dtype dtype;
-    bool merged; /* all its products are to become one */
+    tacit_dtype dtype, stored; /* stored: of weights that are cast to f32; or 0 */
+    bool merged;               /* all its products are to become one */
 } net;
 
 static tacit_value weight(net *n, const char *name, int32_t rank, const int64_t *dims, double low,
@@ -31,11 +31,16 @@ static tacit_value weight(net *n, const char *name, int32_t rank, const int64_t 
     for (int32_t d = 0; d < rank; d++)
         count *= dims[d];
     double *data = calloc((size_t)count, sizeof *data);
+    tacit_dtype stored = n->stored ? n->stored : n->dtype;
     assert_non_null(data);
     for (int64_t i = 0; i < count; i++)
-        ir_store_f64(n->dtype, data, i, rng_range(&n->random, low, high));
-    tacit_value v = tacit_builder_constant(n->b, name, n->dtype, rank, dims, data);
+        ir_store_f64(stored, data, i, rng_range(&n->random, low, high));
+    tacit_value v = tacit_builder_constant(n->b, name, stored, rank, dims, data);
     free(data);
+    if (!n->stored)
+        return v;
+    v = tacit_builder_node(n->b, "Cast", 1, &v, 1, NULL);
+    tacit_builder_attr_int(n->b, "to", 1); /* f32 */
     return v;
 }
 
@@ -202,11 +207,12 @@ static void in_the_tail(void **state)
 }
 
 /* `turned`: weights are [width, k]. */
-static void three_products(tacit_dtype dtype, int64_t rows, int64_t k, const int64_t *widths,
-                           bool turned, const char *what)
+static void three_products(tacit_dtype dtype, tacit_dtype stored, int64_t rows, int64_t k,
+                           const int64_t *widths, bool turned, const char *what)
 {
     net n = begin(dtype, (uint64_t)rows + 11);
     n.merged = true;
+    n.stored = stored;
     static const char *const names[3] = {"q", "k", "v"};
     tacit_value x = tacit_builder_input(n.b, "x", dtype, 2, (int64_t[]){rows, k}, NULL), part[3];
     for (int i = 0; i < 3; i++) {
@@ -226,24 +232,28 @@ static void products(void **state)
 {
     (void)state;
     static const struct {
-        tacit_dtype dtype;
+        tacit_dtype dtype, stored;
         int64_t rows, k, widths[3];
         const char *what;
     } cases[] = {
-        {TACIT_F32, 1, 96, {64, 32, 32}, "one row"},
-        {TACIT_F32, 24, 96, {64, 32, 32}, "pairs"},
-        {TACIT_F32, 24, 700, {300, 100, 301}, "blocks of K"},
-        {TACIT_F32, 3, 1100, {130, 130, 130}, "pieces of rows"},
-        {TACIT_F64, 5, 96, {64, 32, 32}, "no kernel"},
-        {TACIT_F32, 16, 600, {2500, 2500, 2100}, "rows first, then columns"},
-        {TACIT_F32, 3, 1, {700, 400, 500}, "sums of one term"},
+        {TACIT_F32, 0, 1, 96, {64, 32, 32}, "one row"},
+        {TACIT_F32, 0, 24, 96, {64, 32, 32}, "pairs"},
+        {TACIT_F32, 0, 24, 700, {300, 100, 301}, "blocks of K"},
+        {TACIT_F32, 0, 3, 1100, {130, 130, 130}, "pieces of rows"},
+        {TACIT_F64, 0, 5, 96, {64, 32, 32}, "no kernel"},
+        {TACIT_F32, 0, 16, 600, {2500, 2500, 2100}, "rows first, then columns"},
+        {TACIT_F32, 0, 3, 1, {700, 400, 500}, "sums of one term"},
+        {TACIT_F32, TACIT_F16, 1, 1100, {500, 300, 301}, "one row, f16"},
+        {TACIT_F32, TACIT_BF16, 1, 1100, {500, 300, 301}, "one row, bf16"},
+        {TACIT_F32, TACIT_F16, 9, 1100, {500, 300, 301}, "rows, f16"},
+        {TACIT_F32, TACIT_BF16, 1, 1, {200000, 90000, 100001}, "one row of one term, bf16"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int turned = 0; turned < 2; turned++) {
             char what[60];
             snprintf(what, sizeof what, "%s%s", cases[i].what, turned ? ", turned" : "");
-            three_products(cases[i].dtype, cases[i].rows, cases[i].k, cases[i].widths, turned,
-                           what);
+            three_products(cases[i].dtype, cases[i].stored, cases[i].rows, cases[i].k,
+                           cases[i].widths, turned, what);
         }
 }
 
