@@ -45,8 +45,10 @@ typedef struct cpu_gemm_args {
     int64_t tile_rows, tile_cols; /* tile_cols: a multiple of the panel width */
     int64_t kc;                   /* of the blocks of a packed B; 0: CPU_GEMM_KC */
     bool ordered;                 /* K step by step, however few rows: same bits for any m */
-    bool streamed;                /* a packed B comes from memory, not from a cache */
-    bool copy_a;                  /* rows of A collide in L1 or are strided: compact them */
+    /* A packed B comes from memory, not from a cache; of windows: their rows lie so far apart that
+     * the next panel must be asked for. */
+    bool streamed;
+    bool copy_a; /* rows of A collide in L1 or are strided: compact them */
     /* A convolution: A is the weights, column j of B is what the window over output pixel j sees.
      * Row k of it lies taps[k] elements after the pixel's origin, which is
      * y · pixel_row + j % out_width for the pixel's row y = j / out_width, and in a volume (else

@@ -46,9 +46,13 @@ bool op_winograd_suits(const op_lower *c, const op_conv *conv)
     if (z.kernel < z.stride || in_depth > INT32_MAX ||
         (conv->w.rank == 3 && (conv->c * in_depth + conv->m * z.out) * blocks > most_values / 36))
         return false;
-    /* Fewer blocks do not fill a vector, fewer terms do not pay for the transforms. */
-    return blocks * z.out >= 16 && conv->c * z.kernel >= 32 && conv->m >= 32 &&
-           p.out[1] <= CPU_WINOGRAD_WIDTH - 4 && blocks * 16 <= 2 * p.out[0] * p.out[1];
+    /* Fewer blocks do not fill a vector, fewer channels do not pay for the transforms; the deeper
+     * the kernel, the more sums read what was transformed. */
+    bool enough = conv->w.rank == 3
+                      ? conv->c * conv->m * z.kernel >= 16 * (conv->c + conv->m) && conv->m >= 8
+                      : conv->c >= 32 && conv->m >= 32;
+    return enough && blocks * z.out >= 16 && p.out[1] <= CPU_WINOGRAD_WIDTH - 4 &&
+           blocks * 16 <= 2 * p.out[0] * p.out[1];
 }
 
 static tacit_status emit_pad(op_lower *c, winograd *w)
@@ -141,6 +145,7 @@ static tacit_status emit_products(op_lower *c, const winograd *w)
                        .epilogue = {.alpha = 1}};
     if (w->pad.depth != 1) {
         g.taps = depth_taps(c, w);
+        g.streamed = true;
         g.out_width = plane;
         g.pixel_row = w->depth.stride * plane;
     }

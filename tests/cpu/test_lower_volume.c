@@ -84,7 +84,8 @@ static void convolutions(void **state)
                                1 + (int64_t)rng_below(&r, 9), 1 + (int64_t)rng_below(&r, 30),
                                5 + (int64_t)rng_below(&r, 4), 5 + (int64_t)rng_below(&r, 6),
                                5 + (int64_t)rng_below(&r, 30)};
-        check_conv(&r, &v, in, round, round & 8 ? 2 : 0, 2e-5);
+        bool known = round & 8; /* Winograd's transforms need known weights, and round more */
+        check_conv(&r, &v, in, round, known ? 2 : 0, known ? 2e-4 : 2e-5);
     }
 }
 
@@ -128,7 +129,7 @@ static void three_by_three(void **state)
         const int64_t in[7] = {1,
                                1,
                                16 + (int64_t)rng_below(&r, 30),
-                               32 + (int64_t)rng_below(&r, 9),
+                               16 + (int64_t)rng_below(&r, 25),
                                5 + (int64_t)rng_below(&r, 3),
                                8 + (int64_t)rng_below(&r, 9),
                                8 + (int64_t)rng_below(&r, 30)};
