@@ -51,6 +51,7 @@ op_heads op_heads_bshd(double *data, int64_t heads, int64_t positions, int64_t d
 
 /* Decompose rules of the attention ops, in terms of tacit.Attention; TACIT_ERR_UNSUPPORTED (and an
  * untouched graph) for the forms that have none. */
-op_decompose_fn op_attention_parts, op_attention_parts_projected, op_attention_parts_multi;
+op_decompose_fn op_attention_parts, op_attention_parts_projected, op_attention_parts_multi,
+    op_attention_parts_grouped;
 
 #endif

@@ -46,7 +46,7 @@ typedef struct core {
     ir_value *q, *k, *v, *mask; /* [B,H,S,D]; mask may be NULL */
     double scale, softcap;
     bool causal, bshd;
-    int64_t offset;
+    int64_t offset, window;
 } core;
 
 /* Only what differs from the defaults is written. */
@@ -56,6 +56,7 @@ static bool core_attrs(ir_graph *g, ir_node *n, const core *c)
            (c->softcap == 0 || ir_attr_set_float(g, n, "softcap", c->softcap)) &&
            (!c->causal || ir_attr_set_int(g, n, "causal", 1)) &&
            (!c->causal || !c->offset || ir_attr_set_int(g, n, "causal_offset", c->offset)) &&
+           (c->window <= 0 || ir_attr_set_int(g, n, "window", c->window)) &&
            (!c->bshd || ir_attr_set_string(g, n, "out_layout", "bshd"));
 }
 
@@ -141,12 +142,30 @@ tacit_status op_attention_parts(ir_graph *g, ir_node *node, tacit_error *err)
 /* --- com.microsoft
  * --------------------------------------------------------------------------------- */
 
-/* An integer mask of keys [B, Sk] or of pairs [B, Sq, Sk] as an additive one; other forms have
- * none. */
+/* 0, 1, … along one of four axes. */
+static ir_value *counting(ir_graph *g, int64_t n, int32_t axis)
+{
+    ir_shape s = ir_shape_of(4, (int64_t[]){1, 1, 1, 1});
+    s.dims[axis] = n;
+    ir_tensor *t = ir_tensor_new(g->memory, TACIT_I64, &s);
+    for (int64_t i = 0; t && i < n; i++)
+        ir_store_i64(TACIT_I64, t->data, i, i);
+    return t ? ir_constant_new(g, "counting", t) : NULL;
+}
+
+/* A number of each batch, [B, 1, 1, 1] in i64. */
+static ir_value *of_batches(ir_graph *g, ir_value *x, int64_t batch)
+{
+    return op_build_reshape(g, op_build_cast(g, x, TACIT_I64), 4, (int64_t[]){batch, 1, 1, 1});
+}
+
+/* An integer mask of keys [B, Sk] or of pairs [B, Sq, Sk], or the number of keys [B], as an
+ * additive one; other forms have none. */
 static bool mask_has_parts(const ir_value *mask, int64_t batch, int64_t sq, int64_t sk)
 {
     const ir_shape *s = &mask->type.shape;
-    return (s->rank == 2 && s->dims[0] == batch && s->dims[1] == sk) ||
+    return (s->rank == 1 && s->dims[0] == batch) ||
+           (s->rank == 2 && s->dims[0] == batch && s->dims[1] == sk) ||
            (s->rank == 3 && s->dims[0] == batch && s->dims[1] == sq && s->dims[2] == sk);
 }
 
@@ -154,7 +173,9 @@ static ir_value *additive(ir_graph *g, ir_value *mask, int64_t batch, int64_t sq
                           tacit_dtype dtype, double filter)
 {
     int64_t rows = mask->type.shape.rank == 3 ? sq : 1;
-    ir_value *seen = op_build2(g, "Greater", mask, op_build_scalar(g, mask->type.dtype, 0));
+    ir_value *seen = mask->type.shape.rank == 1
+                         ? op_build2(g, "Less", counting(g, sk, 3), of_batches(g, mask, batch))
+                         : op_build2(g, "Greater", mask, op_build_scalar(g, mask->type.dtype, 0));
     ir_value *bias = op_build3(g, "Where", seen, op_build_scalar(g, dtype, 0),
                                op_build_scalar(g, dtype, filter));
     return op_build_reshape(g, bias, 4, (int64_t[]){batch, 1, rows, sk});
@@ -263,6 +284,170 @@ tacit_status op_attention_parts_multi(ir_graph *g, ir_node *node, tacit_error *e
     TRY(op_build_finish(g, node, 0, y, err));
     TRY(op_build_finish(g, node, 1, k, err));
     TRY(op_build_finish(g, node, 2, v, err));
+    ir_node_kill(node);
+    return TACIT_OK;
+}
+
+/* --- GroupQueryAttention -----------------------------------------------------------------------
+ * How many keys a batch has is data (seqlens_k): tacit.GrowCache reads it, and keys are hidden by
+ * comparing positions with it. */
+
+typedef struct grouped {
+    int64_t batch, heads, kv, length, d;
+    int64_t past, total; /* positions of the past, and of all */
+    bool prompt;         /* nothing came before: queries begin at 0, padding is on the right */
+    ir_value *keys;      /* what each batch has, [B, 1, 1, 1] */
+    ir_value *first;     /* where its queries begin, [B, 1, 1, 1]; NULL for a prompt */
+} grouped;
+
+static bool rotary_fits(const ir_node *node, const grouped *s)
+{
+    const ir_value *x = node->inputs[0], *cosine = input(node, 7), *sine = input(node, 8);
+    return cosine && sine && cosine->type.shape.rank == 2 &&
+           2 * cosine->type.shape.dims[1] <= s->d && cosine->type.dtype == x->type.dtype &&
+           ir_type_equal(&cosine->type, &sine->type);
+}
+
+static tacit_status read_grouped(const ir_node *node, grouped *s, tacit_error *err)
+{
+    const ir_type *x = &node->inputs[0]->type;
+    const ir_value *past = input(node, 3);
+    const ir_tensor *total = ir_value_known(node->inputs[6]);
+    if (!total)
+        return no_parts(node, "a total_sequence_length that is data", err);
+    if (input(node, 10) || input(node, 11) || input(node, 12) || input(node, 13) ||
+        ir_attr_int(node, "smooth_softmax", 0) > 0)
+        return no_parts(node, "a bias, sinks or scales", err);
+    s->heads = ir_attr_int(node, "num_heads", 1);
+    s->kv = ir_attr_int(node, "kv_num_heads", 1);
+    s->batch = x->shape.dims[0];
+    s->length = x->shape.dims[1];
+    s->d = x->shape.dims[2] / (input(node, 1) ? s->heads : s->heads + 2 * s->kv);
+    s->past = past ? past->type.shape.dims[2] : 0;
+    s->total = ir_load_i64(total->dtype, total->data, 0);
+    s->prompt = s->total == s->length;
+    if (past && past->type.dtype != x->dtype)
+        return no_parts(node, "a cache of another type", err);
+    if (!s->prompt && !past)
+        return no_parts(node, "later positions, but no past", err);
+    if (ir_attr_int(node, "do_rotary", 0) && !rotary_fits(node, s))
+        return no_parts(node, "these rotary tables", err);
+    return TACIT_OK;
+}
+
+/* Positions of the queries, [B, S]. */
+static ir_value *query_positions(ir_graph *g, const ir_node *node, const grouped *s)
+{
+    int64_t dims[2] = {s->batch, s->length};
+    if (input(node, 9))
+        return op_build_reshape(g, op_build_cast(g, node->inputs[9], TACIT_I64), 2, dims);
+    ir_value *steps = counting(g, s->length, 3);
+    steps = s->prompt ? op_build2(g, "Expand", steps,
+                                  op_build_ints(g, 4, (int64_t[]){s->batch, 1, 1, s->length}))
+                      : op_build2(g, "Add", s->first, steps);
+    return op_build_reshape(g, steps, 2, dims);
+}
+
+static ir_value *rotated(ir_graph *g, const ir_node *node, ir_value *x, ir_value *ids)
+{
+    ir_value *in[4] = {x, node->inputs[7], node->inputs[8], ids};
+    ir_node *n = x && ids ? op_node(g, "RotaryEmbedding", NULL, 4, in) : NULL;
+    int64_t half = node->inputs[7]->type.shape.dims[1];
+    if (!n || !ir_attr_set_int(g, n, "rotary_embedding_dim", 2 * half) ||
+        !ir_attr_set_int(g, n, "interleaved", ir_attr_int(node, "rotary_interleaved", 0)))
+        return NULL;
+    return n->outputs[0];
+}
+
+/* The past rows of each batch, the new ones right behind them, zeros after that. */
+static ir_value *grown(ir_graph *g, const grouped *s, ir_value *past, ir_value *fresh)
+{
+    ir_value *in[3] = {past, fresh, s->first};
+    if (!fresh || !s->first)
+        return NULL;
+    ir_node *n = ir_node_new(g, "GrowCache", "tacit", NULL, 3, in, 1, NULL);
+    if (!n || !ir_attr_set_int(g, n, "size", s->past > s->total ? s->past : s->total))
+        return NULL;
+    op_resolve(NULL, n);
+    return n->outputs[0];
+}
+
+/* A prompt's rows, zeros up to the size of the past that it replaces. */
+static ir_value *begun(ir_graph *g, const grouped *s, tacit_dtype dtype, ir_value *fresh)
+{
+    if (s->past <= s->length)
+        return fresh;
+    ir_shape rest = ir_shape_of(4, (int64_t[]){s->batch, s->kv, s->past - s->length, s->d});
+    ir_tensor *zeros = ir_tensor_new(g->memory, dtype, &rest);
+    for (int64_t i = 0; zeros && i < ir_tensor_count(zeros); i++)
+        ir_store_f64(dtype, zeros->data, i, 0);
+    return zeros ? concat2(g, fresh, ir_constant_new(g, "zeros", zeros), 2) : NULL;
+}
+
+/* Which keys a query of a later step sees, [B, 1, S, total]. */
+static ir_value *seen_keys(ir_graph *g, const grouped *s, int64_t window)
+{
+    ir_value *key = counting(g, s->total, 3);
+    ir_value *own = op_build2(g, "Add", s->first, counting(g, s->length, 2));
+    ir_value *seen = op_build2(g, "LessOrEqual", key, own);
+    if (window <= 0)
+        return seen;
+    ir_value *hidden = op_build2(g, "Sub", own, op_build_scalar(g, TACIT_I64, (double)window));
+    return op_build2(g, "And", seen, op_build2(g, "Greater", key, hidden));
+}
+
+static void split_grouped(ir_graph *g, const ir_node *node, const grouped *s, ir_value *x[3])
+{
+    int64_t heads[3] = {s->heads, s->kv, s->kv}, from = 0;
+    for (uint32_t i = 0; i < 3; i++) {
+        ir_value *own = input(node, 1) ? node->inputs[i]
+                                       : slice(g, node->inputs[0], 2, from, from + heads[i] * s->d);
+        x[i] = to_heads(g, own, s->batch, s->length, heads[i], s->d);
+        from += heads[i] * s->d;
+    }
+}
+
+tacit_status op_attention_parts_grouped(ir_graph *g, ir_node *node, tacit_error *err)
+{
+    grouped s = {0};
+    TRY(read_grouped(node, &s, err));
+    tacit_dtype dtype = node->inputs[0]->type.dtype;
+    int64_t window = ir_attr_int(node, "local_window_size", -1);
+    double scale = ir_attr_float(node, "scale", 0);
+    ir_value *x[3], *present[2];
+    s.keys = op_build2(g, "Add", of_batches(g, node->inputs[5], s.batch),
+                       op_build_scalar(g, TACIT_I64, 1));
+    s.first = s.prompt
+                  ? NULL
+                  : op_build2(g, "Sub", s.keys, op_build_scalar(g, TACIT_I64, (double)s.length));
+    split_grouped(g, node, &s, x);
+    ir_value *ids = ir_attr_int(node, "do_rotary", 0) ? query_positions(g, node, &s) : NULL;
+    for (uint32_t i = 0; ids && i < 2; i++)
+        x[i] = rotated(g, node, x[i], ids);
+    core c = {.q = x[0],
+              .scale = scale != 0 ? scale : 1 / sqrt((double)s.d),
+              .softcap = ir_attr_float(node, "softcap", 0),
+              .bshd = true};
+    if (s.prompt) { /* what is padded sees only what is not */
+        c.causal = true;
+        c.window = window;
+        c.k = x[1], c.v = x[2];
+        c.mask = op_build2(g, "Less", counting(g, s.length, 3), s.keys);
+    } else {
+        c.mask = seen_keys(g, &s, window);
+    }
+    for (uint32_t i = 0; i < 2; i++)
+        present[i] =
+            s.prompt ? begun(g, &s, dtype, x[1 + i]) : grown(g, &s, node->inputs[3 + i], x[1 + i]);
+    if (!s.prompt) { /* a cache may have room for more */
+        c.k = s.past > s.total ? slice(g, present[0], 2, 0, s.total) : present[0];
+        c.v = s.past > s.total ? slice(g, present[1], 2, 0, s.total) : present[1];
+    }
+    ir_value *y = c.mask ? build_core(g, &c) : NULL;
+    y = op_build_reshape(g, y, 3, (int64_t[]){s.batch, s.length, s.heads * s.d});
+    TRY(op_build_finish(g, node, 0, y, err));
+    TRY(op_build_finish(g, node, 1, present[0], err));
+    TRY(op_build_finish(g, node, 2, present[1], err));
     ir_node_kill(node);
     return TACIT_OK;
 }

@@ -294,6 +294,58 @@ static tacit_status embed_eval(op_eval *c)
     return TACIT_OK;
 }
 
+/* How many entries of each row of the mask are not 0. */
+static ir_value *mask_lengths(ir_graph *g, ir_value *mask, int64_t batch)
+{
+    if (!mask) {
+        ir_tensor *none =
+            ir_tensor_new(g->memory, TACIT_I32, &(ir_shape){.rank = 1, .dims = {batch}});
+        for (int64_t i = 0; none && i < batch; i++)
+            ir_store_i64(TACIT_I32, none->data, i, 0);
+        return none ? ir_constant_new(g, "lengths", none) : NULL;
+    }
+    ir_value *seen = op_build_cast(g, op_build_cast(g, mask, TACIT_BOOL), TACIT_I32);
+    ir_value *y = op_build_reduce(g, "ReduceSum", seen, 1, (int64_t[]){1});
+    return y && ir_attr_set_int(g, y->producer, "keepdims", 0) ? y : NULL;
+}
+
+/* A row of the table for every position, where the node does not say which: [1, S, H]. */
+static ir_value *first_rows(ir_graph *g, ir_value *table, int64_t length)
+{
+    ir_value *in[3] = {table, op_build_ints(g, 1, (int64_t[]){0}), op_build_ints(g, 1, &length)};
+    ir_node *rows = in[1] && in[2] ? op_node(g, "Slice", NULL, 3, in) : NULL;
+    return rows ? op_build_reshape(g, rows->outputs[0], 3,
+                                   (int64_t[]){1, length, table->type.shape.dims[1]})
+                : NULL;
+}
+
+static tacit_status embed_decompose(ir_graph *g, ir_node *node, tacit_error *err)
+{
+    const ir_shape *s = &node->inputs[0]->type.shape;
+    ir_value *in[9] = {0};
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        in[i] = node->inputs[i];
+    if (!in[8] && in[3]->type.shape.dims[0] < s->dims[1])
+        return error_set(err, TACIT_ERR_UNSUPPORTED, "the table has too few positions");
+    ir_value *sum = op_build2(g, "Gather", in[2], in[0]);
+    sum =
+        op_build2(g, "Add", sum,
+                  in[8] ? op_build2(g, "Gather", in[3], in[8]) : first_rows(g, in[3], s->dims[1]));
+    if (in[1])
+        sum = op_build2(g, "Add", sum, op_build2(g, "Gather", in[4], in[1]));
+    ir_value *y = op_build3(g, "LayerNormalization", sum, in[5], in[6]);
+    if (y &&
+        (!ir_attr_set_float(g, y->producer, "epsilon", ir_attr_float(node, "epsilon", 1e-12)) ||
+         !keep_double(g, y->producer, in[2])))
+        y = NULL;
+    TRY(op_build_finish(g, node, 0, y, err));
+    if (node->n_outputs > 1 && node->outputs[1])
+        TRY(op_build_finish(g, node, 1, mask_lengths(g, in[7], s->dims[0]), err));
+    TRY(op_build_finish(g, node, 2, sum, err));
+    ir_node_kill(node);
+    return TACIT_OK;
+}
+
 /* --- SimplifiedLayerNormalization: RMSNormalization under its older name -----------------------
  */
 
@@ -386,6 +438,7 @@ const op_def op_rows_contrib[] = {
      .max_out = 3,
      .infer = embed_infer,
      .eval = embed_eval,
+     .decompose = embed_decompose,
      .spell = op_spell_embed},
     {.name = "SimplifiedLayerNormalization",
      .decompose = simplified_decompose,

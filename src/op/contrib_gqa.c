@@ -210,6 +210,7 @@ const op_def op_rows_contrib_gqa[] = {
      .max_out = 3,
      .infer = gqa_infer,
      .eval = gqa_eval,
+     .decompose = op_attention_parts_grouped,
      .spell = op_spell_gqa},
     {0},
 };

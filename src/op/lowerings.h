@@ -133,6 +133,8 @@ tacit_status op_lower_norm(op_lower *c);       /* tacit.Norm */
 tacit_status op_lower_attention(op_lower *c);        /* tacit.Attention */
 tacit_status op_lower_cached_attention(op_lower *c); /* tacit.CachedAttention */
 bool op_accepts_cached_attention(const ir_node *node, uint32_t in, const op_operand *view);
+tacit_status op_lower_grow_cache(op_lower *c); /* tacit.GrowCache */
+bool op_accepts_grow_cache(const ir_node *node, uint32_t in, const op_operand *view);
 bool op_accepts_attention(const ir_node *node, uint32_t in, const op_operand *view);
 
 /* lower_resize.c */

@@ -90,7 +90,8 @@ static const recipe recipes[] = {
      "T[b,s,4D] i64[b,s]<8 T[8,D] T[8,D] .num_heads=2 .interleaved=0|1"},
     {"com.microsoft", "GroupQueryAttention", 1,
      "T[B,S,8D] T[B,S,4D] T[B,S,4D] - - i32[B]=S-1 i32[]!=S .num_heads=4 "
-     ".kv_num_heads=2 #3"},
+     ".kv_num_heads=2 #3 || T[B,1,8D] T[B,1,4D] T[B,1,4D] T[B,2,P,2D] T[B,2,P,2D] i32[B]=P "
+     "i32[]!=P+1 T[16,D] T[16,D] .num_heads=4 .kv_num_heads=2 .do_rotary=1 #3"},
     {"com.microsoft", "FusedMatMul", 1,
      "T[~,m,k] T[~,k,n] .alpha=0.5 || T[*,k,m] T[*,n,k] .transA=1 .transB=1"},
     {"com.microsoft", "MatMulNBits", 1,
@@ -100,6 +101,7 @@ static const recipe recipes[] = {
     {"", "Scan", 8, NULL},
     {"tacit", "BatchedScan", 1, NULL},
     {"tacit", "CachedAttention", 1, NULL}, /* writes into its inputs */
+    {"tacit", "GrowCache", 1, "T[B,H,P,D] T[B,H,S,D] i64[B]<P+1"},
     {"", "Conv", 1,
      "T[n,C,h+3,w+3] T[M,C,2,2] ?T[M] .pads=(1,0,0,1)|(0,0,0,0) .strides=(1,1)|(2,1) "
      ".dilations=(1,1)|(2,2) || T[n,2C,h+3,w+3] T[2M,C,3,3] .group=2 "

@@ -12,6 +12,7 @@
     F(attention)                                                                                   \
     F(axis)                                                                                        \
     F(blocked)                                                                                     \
+    F(cache_grow)                                                                                  \
     F(cached_attention)                                                                            \
     F(cast)                                                                                        \
     F(compare)                                                                                     \

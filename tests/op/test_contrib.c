@@ -91,6 +91,21 @@ static void group_query_cache_is_ragged(void **state)
     one_node_end(&t);
 }
 
+static void a_cache_without_room_is_refused(void **state)
+{
+    (void)state;
+    for (int first = -1; first < 3; first += 3) {
+        one_node t;
+        one_node_begin(&t, "tacit", "GrowCache");
+        one_node_in(&t, TACIT_F32, DIMS(1, 1, 2, 1), V(1, 2));
+        one_node_in(&t, TACIT_F32, DIMS(1, 1, 1, 1), V(3));
+        one_node_in(&t, TACIT_I64, DIMS(1), V(first));
+        one_node_int(&t, "size", 2);
+        one_node_expect_error(&t, 1, TACIT_ERR_VALUE, "no room for 1 rows behind");
+        one_node_end(&t);
+    }
+}
+
 static void embedding_refuses_an_index_outside(void **state)
 {
     (void)state;
@@ -114,6 +129,7 @@ int main(void)
         cmocka_unit_test(attention_masks_by_length),
         cmocka_unit_test(packed_forms_agree),
         cmocka_unit_test(group_query_cache_is_ragged),
+        cmocka_unit_test(a_cache_without_room_is_refused),
         cmocka_unit_test(embedding_refuses_an_index_outside),
     };
     return cmocka_run_group_tests_name("op contrib", tests, NULL, NULL);

@@ -275,6 +275,13 @@ static void contributed_attention_in_parts(void **state)
         check(&t, past ? 3 : 1, 1e-5);
     }
     one_node t;
+    one_node_begin(&t, "com.microsoft", "Attention"); /* lengths as its mask */
+    add(&t, &v, DIMS(2, 4, 6));
+    add(&t, &v, DIMS(6, 24));
+    add(&t, &v, DIMS(24));
+    one_node_in(&t, TACIT_I32, DIMS(2), V(3, 1));
+    one_node_int(&t, "num_heads", 2);
+    check(&t, 1, 1e-5);
     for (int k = 0; k < 4; k++) {
         bool start = k & 1, by_head = k & 2;
         one_node_begin(&t, "com.microsoft", "RotaryEmbedding");
@@ -292,6 +299,106 @@ static void contributed_attention_in_parts(void **state)
     add(&t, &v, DIMS(2, 3, 4));
     add(&t, &v, DIMS(4));
     check(&t, 1, 1e-5);
+}
+
+/* One step of GroupQueryAttention: `length` positions of `batch` rows behind a past of `past`
+ * (none: no past is given), `total` in all, of which row b has last[b] + 1. */
+typedef struct cache_step {
+    int64_t batch, length, past, total;
+    double last[2]; /* seqlens_k */
+} cache_step;
+
+static void add_if(one_node *t, random_inputs *v, bool given, int32_t rank, const int64_t *dims)
+{
+    if (given)
+        add(t, v, rank, dims);
+    else
+        one_node_in(t, TACIT_F32, SCALAR, NULL);
+}
+
+/* Heads of 6, two for every one of the keys'. */
+static void begin_group_query(one_node *t, random_inputs *v, const cache_step *s, bool packed,
+                              bool rotary)
+{
+    one_node_begin(t, "com.microsoft", "GroupQueryAttention");
+    add(t, v, DIMS(s->batch, s->length, packed ? 48 : 24));
+    for (int i = 0; i < 2; i++)
+        add_if(t, v, !packed, DIMS(s->batch, s->length, 12));
+    for (int i = 0; i < 2; i++)
+        add_if(t, v, s->past > 0, DIMS(s->batch, 2, s->past, 6));
+    one_node_in(t, TACIT_I32, DIMS(s->batch), s->last);
+    one_node_in(t, TACIT_I32, DIMS(1), (double[]){(double)s->total});
+    for (int i = 0; i < 2; i++)
+        add_if(t, v, rotary, DIMS(9, packed ? 3 : 2));
+    one_node_int(t, "num_heads", 4);
+    one_node_int(t, "kv_num_heads", 2);
+    one_node_int(t, "do_rotary", rotary);
+}
+
+static void group_query_attention_in_parts(void **state)
+{
+    (void)state;
+    random_inputs v = {rng_seed(11), {0}};
+    static const cache_step steps[] = {
+        {2, 4, 0, 4, {3, 1}}, /* a prompt, padded in its second row */
+        {2, 4, 6, 4, {3, 1}}, /* the same where the cache has room for more */
+        {2, 1, 5, 6, {5, 2}}, /* one position more, rows of several lengths */
+        {2, 1, 8, 5, {4, 3}}, /* the same where the cache has room for more */
+        {1, 3, 4, 7, {6}},    /* several positions more */
+        {2, 3, 4, 7, {6, 3}},
+    };
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        for (int k = 0; k < 16; k++) {
+            bool packed = k & 1, rotary = k & 2;
+            one_node t;
+            begin_group_query(&t, &v, &steps[i], packed, rotary);
+            if (rotary && (k & 8))
+                one_node_in(&t, TACIT_I64, DIMS(steps[i].batch, steps[i].length),
+                            (double[]){3, 1, 4, 1, 5, 8, 2, 6});
+            one_node_int(&t, "rotary_interleaved", (k & 4) != 0);
+            one_node_int(&t, "local_window_size", k & 4 ? 2 : -1);
+            one_node_float(&t, "softcap", k & 8 ? 3 : 0);
+            one_node_float(&t, "scale", k & 4 ? 0.25 : 0);
+            check(&t, 3, 1e-5);
+        }
+}
+
+/* These stay whole: the evaluator runs them. */
+static void group_query_attention_without_parts(void **state)
+{
+    (void)state;
+    random_inputs v = {rng_seed(12), {0}};
+    const cache_step none = {1, 1, 0, 4, {3}}, later = {1, 1, 3, 4, {3}};
+    for (int k = 0; k < 2; k++) {
+        one_node t;
+        begin_group_query(&t, &v, k ? &later : &none, true, true);
+        one_node_int(&t, "smooth_softmax", k);
+        assert_int_equal(one_node_run(&t, 3), TACIT_OK);
+        assert_int_equal(t.node->op->decompose(t.graph, t.node, &t.err), TACIT_ERR_UNSUPPORTED);
+        one_node_end(&t);
+    }
+}
+
+static void embedding_in_parts(void **state)
+{
+    (void)state;
+    random_inputs v = {rng_seed(13), {0}};
+    for (int k = 0; k < 16; k++) {
+        bool segments = k & 1, mask = k & 2, positions = k & 4, shared = k & 8;
+        one_node t;
+        one_node_begin(&t, "com.microsoft", "EmbedLayerNormalization");
+        one_node_in(&t, TACIT_I32, DIMS(2, 3), V(4, 0, 2, 2, 1, 3));
+        one_node_in(&t, TACIT_I32, DIMS(2, 3), segments ? V(0, 1, 1, 0, 0, 1) : NULL);
+        add(&t, &v, DIMS(5, 4));
+        add(&t, &v, DIMS(6, 4));
+        add(&t, &v, DIMS(2, 4));
+        add(&t, &v, DIMS(4));
+        add(&t, &v, DIMS(4));
+        one_node_in(&t, TACIT_I32, DIMS(2, 3), mask ? V(1, 1, 0, 2, 1, 1) : NULL);
+        one_node_in(&t, TACIT_I32, DIMS(shared ? 1 : 2, 3), positions ? V(5, 0, 1, 2, 3, 4) : NULL);
+        one_node_float(&t, "epsilon", 1e-3);
+        check(&t, 3, 1e-5);
+    }
 }
 
 static void families_in_parts(void **state)
@@ -369,6 +476,9 @@ int main(void)
         cmocka_unit_test(fused_attention_and_norm),
         cmocka_unit_test(contributed_ops),
         cmocka_unit_test(attention_in_parts),
+        cmocka_unit_test(group_query_attention_in_parts),
+        cmocka_unit_test(group_query_attention_without_parts),
+        cmocka_unit_test(embedding_in_parts),
         cmocka_unit_test(families_in_parts),
         cmocka_unit_test(contributed_attention_in_parts),
     };
