@@ -219,7 +219,8 @@ static void check_panels(const matrix *m, rng *r)
         size_t bytes;
         assert_true(op_narrow_layout(&m->s, &m->d, &w, &super));
         assert_false(super);
-        check_layout(m, &w);
+        if (width == 8)
+            check_layout(m, &w);
         char *packed = pack_in_pieces(m, &w, false, width, r, &bytes);
         char *wanted = filled(bytes);
         memset(wanted, 0, bytes);
