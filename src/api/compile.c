@@ -225,9 +225,10 @@ static size_t packed_weight(const ir_node *n, const ir_tensor *t, bool rows_are_
     enum { LARGE = 64 << 10 };
     uint32_t bits = tacit_dtype_bits(t->dtype);
     bool is_byte = t->dtype == TACIT_I8 || t->dtype == TACIT_U8 || bits == 4;
-    bool few_bits = is_op(n, "MatMulNBits"); /* its scales are a row */
+    bool is_half = t->dtype == TACIT_F16 || t->dtype == TACIT_BF16; /* so for one row, or as f32 */
+    bool few_bits = is_op(n, "MatMulNBits");                        /* its scales are a row */
     if ((t->shape.rank < 2 && !few_bits) || t->bytes < LARGE ||
-        (t->dtype != TACIT_F32 && !is_byte) || is_op(n, "Gather"))
+        (t->dtype != TACIT_F32 && !is_byte && !is_half) || is_op(n, "Gather"))
         return 0;
     if (is_byte && few_bits && ir_attr_int(n, "accuracy_level", 0) != 4)
         return t->bytes * (ir_attr_int(n, "bits", 4) == 8 ? 4 : 8);
