@@ -63,14 +63,14 @@ static void find_wanted(const widening *w, uint32_t count)
     }
 }
 
-/* Known halves alone are left as they are: a table that rows are gathered from, a weight that is
- * turned. */
+/* Known halves that are only moved are left as they are: a table that rows are gathered from, a
+ * weight that is turned. */
 static bool is_worth_it(const widening *w, const ir_node *n)
 {
-    bool wants = wants_wide(w, n);
+    bool wants = wants_wide(w, n), moves = only_moves(w, n);
     for (uint32_t k = 0; k < n->n_inputs; k++) {
         const ir_value *v = n->inputs[k];
-        if (v && (w->was[v->id] || (wants && pass_half(v) && !ir_value_known(v))))
+        if (v && (w->was[v->id] || (wants && pass_half(v) && !(moves && ir_value_known(v)))))
             return true;
     }
     return false;
