@@ -93,11 +93,13 @@ static size_t run(const tacit_model *model, const layer *l, tacit_executor execu
     if (tacit_compile(model, &o, &program, &err) != TACIT_OK ||
         tacit_session_create(program, &session, &err) != TACIT_OK)
         fail_msg("%s: %s", l->op, err.message);
-    tacit_tensor y[OUTPUTS] = {{0}};
+    tacit_tensor y[OUTPUTS];
     uint32_t n = tacit_program_output_count(program);
-    for (int twice = 0; twice < 2; twice++)
+    for (int twice = 0; twice < 2; twice++) {
+        memset(y, 0, sizeof y); /* what the last run lent is not given back */
         if (tacit_run(session, &in, 1, y, n, &err) != TACIT_OK)
             fail_msg("%s: %s", l->op, err.message);
+    }
     size_t at = 0;
     for (uint32_t i = 0; i < n; i++) {
         memcpy(out + at, y[i].data, y[i].bytes);
