@@ -159,7 +159,7 @@ void half_widen(half_format format, const uint16_t *from, int64_t n, float *to)
 {
     int64_t done = 0;
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
+    if (__builtin_cpu_supports("avx2")) /* all that have it convert halves */
         done = widen_vectors(format, from, n, to);
 #endif
     widen_rest(format, from + done, n - done, to + done);

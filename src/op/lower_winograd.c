@@ -231,11 +231,11 @@ tacit_status op_lower_winograd(op_lower *c, const op_conv *conv)
     TRY(emit_in(c, &w));
     TRY(emit_products(c, &w));
     TRY(emit_out(c, &w));
+    int64_t columns = w.depth.out * w.rows * w.columns; /* of a product */
     op_lower_note(c,
                   "Winograd F(4x4,3x3) on %s: %lldx%lldx%lld blocks, 36 products of "
                   "%lldx%lldx%lld; the direct product would multiply 4 times as often",
                   cpu_isa_name(c->cpu.isa), (long long)w.depth.out, (long long)w.rows,
-                  (long long)w.columns, (long long)w.out,
-                  (long long)(w.depth.out * w.rows * w.columns), (long long)w.terms);
+                  (long long)w.columns, (long long)w.out, (long long)columns, (long long)w.terms);
     return TACIT_OK;
 }
