@@ -2,6 +2,7 @@
  * Weights in 16 bits: whatever they are, a product is the same bits as that of weights widened
  * before. */
 #include "cpu/kernel_test.h"
+#include "cpu/one_row_test.h"
 
 #include "base/half.h"
 #include "cpu/gemm.h"
@@ -131,27 +132,13 @@ static void same(const operands *o, cpu_isa isa, const float *want, const float 
 /* From caches and from memory, all tiles at once and one by one. */
 static void check(const operands *o, cpu_isa isa, cpu_act act)
 {
-    int64_t width = cpu_gemm_width(isa);
     float *wide = wide_right(o, isa);
     const float *half = half_right(o, isa);
     float *want = calloc((size_t)o->n, sizeof *want), *got = calloc((size_t)o->n, sizeof *got);
     assert_true(want && got);
     cpu_kernel fn =
         o->dtype == TACIT_F16 ? CPU_PICK(isa, cpu_half_f16) : CPU_PICK(isa, cpu_half_bf16);
-    cpu_gemm_args p = {.a = o->a,
-                       .bias = o->bias,
-                       .m = 1,
-                       .n = o->n,
-                       .k = o->k,
-                       .a_row = o->k,
-                       .a_col = 1,
-                       .c_row = o->n,
-                       .row_tiles = 1,
-                       .tile_rows = 1,
-                       .tile_cols = 2 * width,
-                       .kc = o->k,
-                       .epilogue = {.alpha = 1, .act = act, .bias = CPU_BIAS_COLUMN}};
-    p.col_tiles = (uint32_t)((o->n + p.tile_cols - 1) / p.tile_cols);
+    cpu_gemm_args p = one_row_args(o->a, o->bias, o->n, o->k, isa, act);
     for (int form = 0; form < 4; form++) {
         p.streamed = form & 1;
         p.packed = wide, p.c = p.y = want;

@@ -24,7 +24,6 @@ typedef struct conv_case {
 
 static void check_conv(rng *r, const conv_case *k)
 {
-    static const char *const acts[] = {"none", "relu", "clip", "silu"};
     op_case c;
     int64_t channels = k->group * k->cg, out = k->group * k->mg;
     op_case_begin(&c, "tacit", "BlockedConv");
@@ -46,10 +45,7 @@ static void check_conv(rng *r, const conv_case *k)
     case_window_set(&c, &k->w, 2);
     op_case_int(&c, "group", k->group);
     op_case_int(&c, "channels", channels);
-    op_case_string(&c, "activation", acts[k->variant >> 3 & 3]);
-    op_case_float(&c, "act_min", 0);
-    op_case_float(&c, "act_max", 6);
-    op_case_int(&c, "activation_last", k->variant >> 2 & 1);
+    case_activation(&c, k->variant >> 2);
     lower_check(&c, r, 1, k->known, k->eps);
     op_case_end(&c);
 }

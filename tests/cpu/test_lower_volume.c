@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "support/case_window.h"
 #include "support/lower_check.h"
 
 typedef struct volume {
@@ -45,7 +46,6 @@ static int64_t volume_out(const volume *v, int i, int64_t in)
 static void check_conv(rng *r, const volume *v, const int64_t in[7], uint32_t variant,
                        uint32_t known, double eps)
 {
-    static const char *const acts[] = {"none", "relu", "clip", "silu"};
     bool fused = variant & 1;
     int64_t m = in[1] * in[3];
     op_case c;
@@ -64,12 +64,8 @@ static void check_conv(rng *r, const volume *v, const int64_t in[7], uint32_t va
                        -1, 1);
     volume_set(&c, v);
     op_case_int(&c, "group", in[1]);
-    if (fused) {
-        op_case_string(&c, "activation", acts[variant >> 4 & 3]);
-        op_case_float(&c, "act_min", 0);
-        op_case_float(&c, "act_max", 6);
-        op_case_int(&c, "activation_last", variant >> 3 & 1);
-    }
+    if (fused)
+        case_activation(&c, variant >> 3);
     lower_check(&c, r, 1, known, eps);
     op_case_end(&c);
 }

@@ -16,7 +16,6 @@ static void check_conv(rng *r, const case_window *w, int64_t n, int64_t group, i
                        int64_t mg, int64_t h, int64_t width, uint32_t variant, uint32_t known,
                        double eps)
 {
-    static const char *const acts[] = {"none", "relu", "clip", "silu"};
     bool fused = variant & 1;
     op_case c;
     op_case_begin(&c, fused ? "tacit" : "", "Conv");
@@ -32,12 +31,8 @@ static void check_conv(rng *r, const case_window *w, int64_t n, int64_t group, i
                        -1, 1);
     case_window_set(&c, w, 2);
     op_case_int(&c, "group", group);
-    if (fused) {
-        op_case_string(&c, "activation", acts[variant >> 4 & 3]);
-        op_case_float(&c, "act_min", 0);
-        op_case_float(&c, "act_max", 6);
-        op_case_int(&c, "activation_last", variant >> 3 & 1);
-    }
+    if (fused)
+        case_activation(&c, variant >> 3);
     lower_check(&c, r, 1, known, eps);
     op_case_end(&c);
 }

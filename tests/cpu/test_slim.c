@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Weights in 28 bits: whatever they are, a product is the same bits as that of plain weights. */
 #include "cpu/kernel_test.h"
+#include "cpu/one_row_test.h"
 
 #include "cpu/gemm.h"
 #include "cpu/slim.h"
@@ -126,23 +127,9 @@ static void check_slim(const operands *o, cpu_isa isa, cpu_gemm_args *p, const f
 
 static void check(const operands *o, cpu_isa isa, cpu_act act, const char *what)
 {
-    int64_t width = cpu_gemm_width(isa);
     float *plain = plain_right(o, isa), *slim = slim_right_side(o, isa);
     float *want = calloc((size_t)o->n, sizeof *want), *got = calloc((size_t)o->n, sizeof *got);
-    cpu_gemm_args p = {.a = o->a,
-                       .bias = o->bias,
-                       .m = 1,
-                       .n = o->n,
-                       .k = o->k,
-                       .a_row = o->k,
-                       .a_col = 1,
-                       .c_row = o->n,
-                       .row_tiles = 1,
-                       .tile_rows = 1,
-                       .tile_cols = 2 * width,
-                       .kc = o->k,
-                       .epilogue = {.alpha = 1, .act = act, .bias = CPU_BIAS_COLUMN}};
-    p.col_tiles = (uint32_t)((o->n + p.tile_cols - 1) / p.tile_cols);
+    cpu_gemm_args p = one_row_args(o->a, o->bias, o->n, o->k, isa, act);
     p.packed = plain, p.c = p.y = want;
     CPU_PICK(isa, cpu_gemm_f32)(&p, 0, p.col_tiles);
     p.c = p.y = got;

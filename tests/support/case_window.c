@@ -30,3 +30,12 @@ int64_t case_window_out(const case_window *w, int i, int64_t in)
                w->stride[i] +
            1;
 }
+
+void case_activation(op_case *c, uint32_t choice)
+{
+    static const char *const acts[] = {"none", "relu", "clip", "silu"};
+    op_case_string(c, "activation", acts[choice >> 1 & 3]);
+    op_case_float(c, "act_min", 0);
+    op_case_float(c, "act_max", 6);
+    op_case_int(c, "activation_last", choice & 1);
+}

@@ -16,4 +16,8 @@ void case_window_set(op_case *c, const case_window *w, int axes);
 /* Positions along axis i of an input of `in`. */
 int64_t case_window_out(const case_window *w, int i, int64_t in);
 
+/* The attributes of a fused activation: bit 0 of `choice`: behind the residual; bits 1 and 2:
+ * which. */
+void case_activation(op_case *c, uint32_t choice);
+
 #endif
