@@ -5,7 +5,7 @@
 
 #include "cpu/isa.h"
 
-/* id, operands, value over vectors a b c (see vec_*.h and vmath.h). Truth is 1 or 0. */
+/* id, operands, value over vectors a b c (see vec_*.h, vmath.h and vtrig.h). Truth is 1 or 0. */
 #define CPU_STRIP_MAP(ROW)                                                                         \
     ROW(COPY, 1, a)                                                                                \
     ROW(ADD, 2, a + b)                                                                             \
@@ -49,7 +49,19 @@
     ROW(GELU, 1, vf_gelu(a))                                                                       \
     ROW(GELU_TANH, 1, vf_gelu_tanh(a))                                                             \
     ROW(SILU, 1, vf_silu(a))                                                                       \
-    ROW(SWISH, 2, a / (vf_set1(1) + vf_exp(vf_neg(b * a))))
+    ROW(SWISH, 2, a / (vf_set1(1) + vf_exp(vf_neg(b * a))))                                        \
+    ROW(SIN, 1, vf_sin(a))                                                                         \
+    ROW(COS, 1, vf_cos(a))                                                                         \
+    ROW(TAN, 1, vf_tan(a))                                                                         \
+    ROW(ASIN, 1, vf_asin(a))                                                                       \
+    ROW(ACOS, 1, vf_acos(a))                                                                       \
+    ROW(ATAN, 1, vf_atan(a))                                                                       \
+    ROW(SINH, 1, vf_sinh(a))                                                                       \
+    ROW(COSH, 1, vf_cosh(a))                                                                       \
+    ROW(ASINH, 1, vf_asinh(a))                                                                     \
+    ROW(ACOSH, 1, vf_acosh(a))                                                                     \
+    ROW(ATANH, 1, vf_atanh(a))                                                                     \
+    ROW(CELU, 2, vf_select(vf_lt(a, vf_zero()), b *vf_expm1(a / b), a)) /* b > 0 */
 
 typedef enum cpu_strip_op {
 #define CPU_STRIP_ENUM(id, operands, value) CPU_STRIP_##id,
@@ -57,8 +69,6 @@ typedef enum cpu_strip_op {
 #undef CPU_STRIP_ENUM
     /* Element by element with libm. */
     CPU_STRIP_POW,
-    CPU_STRIP_SIN,
-    CPU_STRIP_COS,
     CPU_STRIP_COUNT
 } cpu_strip_op;
 

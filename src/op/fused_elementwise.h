@@ -78,7 +78,17 @@ enum {
         0.5 * a * (1 + tanh(0.79788456080286535588 * (a + 0.044715 * a * a * a))))                 \
     ROW(SWISH, "Swish", 2, F, a / (1 + exp(-b * a))) /* alpha */                                   \
     ROW(FLOAT, "Cast", 1, F, a)                      /* bool to f32 */                             \
-    ROW(TRUTH, "Cast", 1, B, a != 0)                 /* f32 to bool */
+    ROW(TRUTH, "Cast", 1, B, a != 0)                 /* f32 to bool */                             \
+    ROW(TAN, "Tan", 1, F, tan(a))                                                                  \
+    ROW(ASIN, "Asin", 1, F, asin(a))                                                               \
+    ROW(ACOS, "Acos", 1, F, acos(a))                                                               \
+    ROW(ATAN, "Atan", 1, F, atan(a))                                                               \
+    ROW(SINH, "Sinh", 1, F, sinh(a))                                                               \
+    ROW(COSH, "Cosh", 1, F, cosh(a))                                                               \
+    ROW(ASINH, "Asinh", 1, F, asinh(a))                                                            \
+    ROW(ACOSH, "Acosh", 1, F, acosh(a))                                                            \
+    ROW(ATANH, "Atanh", 1, F, atanh(a))                                                            \
+    ROW(CELU, "Celu", 2, F, a < 0 ? b * expm1(a / b) : a) /* alpha */
 
 typedef enum op_elementwise_op {
 #define OP_ELEMENTWISE_ENUM(id, onnx, operands, kind, meaning) OP_ELEMENTWISE_##id,

@@ -35,8 +35,6 @@ static const uint8_t strip_operands[CPU_STRIP_COUNT] = {
     CPU_STRIP_MAP(ROW)
 #undef ROW
         [CPU_STRIP_POW] = 2,
-    [CPU_STRIP_SIN] = 1,
-    [CPU_STRIP_COS] = 1,
 };
 
 static bool is_costly(cpu_strip_op op)
@@ -56,6 +54,16 @@ static bool is_costly(cpu_strip_op op)
     case CPU_STRIP_POW:
     case CPU_STRIP_SIN:
     case CPU_STRIP_COS:
+    case CPU_STRIP_TAN:
+    case CPU_STRIP_ASIN:
+    case CPU_STRIP_ACOS:
+    case CPU_STRIP_ATAN:
+    case CPU_STRIP_SINH:
+    case CPU_STRIP_COSH:
+    case CPU_STRIP_ASINH:
+    case CPU_STRIP_ACOSH:
+    case CPU_STRIP_ATANH:
+    case CPU_STRIP_CELU:
         return true;
     default:
         return false;
@@ -265,14 +273,6 @@ static void plan_shrink(op_lower *c, map_plan *m)
     add_step(m, CPU_STRIP_WHERE, 0, 1, 2, 0);
 }
 
-static void plan_tan(op_lower *c, map_plan *m)
-{
-    uint16_t x = add_input(c, m, 0);
-    add_step(m, CPU_STRIP_SIN, 0, x, 0, 0);
-    add_step(m, CPU_STRIP_COS, 1, x, 0, 0);
-    add_step(m, CPU_STRIP_DIV, 0, 0, 1, 0);
-}
-
 static void plan_is_nan(op_lower *c, map_plan *m)
 {
     uint16_t x = add_input(c, m, 0);
@@ -330,6 +330,15 @@ static const map_rule rules[] = {
     {.name = "Sign", .op = CPU_STRIP_SIGN, .inputs = 1},
     {.name = "Sin", .op = CPU_STRIP_SIN, .inputs = 1},
     {.name = "Cos", .op = CPU_STRIP_COS, .inputs = 1},
+    {.name = "Tan", .op = CPU_STRIP_TAN, .inputs = 1},
+    {.name = "Asin", .op = CPU_STRIP_ASIN, .inputs = 1},
+    {.name = "Acos", .op = CPU_STRIP_ACOS, .inputs = 1},
+    {.name = "Atan", .op = CPU_STRIP_ATAN, .inputs = 1},
+    {.name = "Sinh", .op = CPU_STRIP_SINH, .inputs = 1},
+    {.name = "Cosh", .op = CPU_STRIP_COSH, .inputs = 1},
+    {.name = "Asinh", .op = CPU_STRIP_ASINH, .inputs = 1},
+    {.name = "Acosh", .op = CPU_STRIP_ACOSH, .inputs = 1},
+    {.name = "Atanh", .op = CPU_STRIP_ATANH, .inputs = 1},
     {.name = "Softplus", .op = CPU_STRIP_SOFTPLUS, .inputs = 1},
     {.name = "Softsign", .op = CPU_STRIP_SOFTSIGN, .inputs = 1},
     {.name = "LeakyRelu",
@@ -338,6 +347,7 @@ static const map_rule rules[] = {
      .parameter = {"alpha"},
      .fallback = {0.01f}},
     {.name = "Elu", .op = CPU_STRIP_ELU, .inputs = 1, .parameter = {"alpha"}, .fallback = {1.0f}},
+    {.name = "Celu", .op = CPU_STRIP_CELU, .inputs = 1, .parameter = {"alpha"}, .fallback = {1.0f}},
     {.name = "HardSigmoid",
      .op = CPU_STRIP_HARD_SIGMOID,
      .inputs = 1,
@@ -354,7 +364,6 @@ static const map_rule rules[] = {
     {.name = "Selu", .plan = plan_selu},
     {.name = "ThresholdedRelu", .plan = plan_threshold},
     {.name = "Shrink", .plan = plan_shrink},
-    {.name = "Tan", .plan = plan_tan},
     {.name = "IsNaN", .plan = plan_is_nan},
     {.name = "IsInf", .plan = plan_is_inf},
 };
@@ -372,6 +381,8 @@ static const map_rule *supported(const ir_node *node)
 {
     const map_rule *rule = find_rule(node);
     if (!rule || node->n_inputs > CPU_MAP_INPUTS || !node->outputs[0])
+        return NULL;
+    if (rule->op == CPU_STRIP_CELU && !(ir_attr_float(node, "alpha", 1) > 0))
         return NULL;
     bool truth = rule->op >= CPU_STRIP_LESS && rule->op <= CPU_STRIP_TRUTH;
     for (uint32_t i = 0; i < node->n_inputs; i++) {
@@ -518,6 +529,16 @@ static const cpu_strip_op of_program[OP_ELEMENTWISE_COUNT] = {
     [OP_ELEMENTWISE_SWISH] = CPU_STRIP_SWISH,
     [OP_ELEMENTWISE_FLOAT] = CPU_STRIP_COPY,
     [OP_ELEMENTWISE_TRUTH] = CPU_STRIP_TRUTH,
+    [OP_ELEMENTWISE_TAN] = CPU_STRIP_TAN,
+    [OP_ELEMENTWISE_ASIN] = CPU_STRIP_ASIN,
+    [OP_ELEMENTWISE_ACOS] = CPU_STRIP_ACOS,
+    [OP_ELEMENTWISE_ATAN] = CPU_STRIP_ATAN,
+    [OP_ELEMENTWISE_SINH] = CPU_STRIP_SINH,
+    [OP_ELEMENTWISE_COSH] = CPU_STRIP_COSH,
+    [OP_ELEMENTWISE_ASINH] = CPU_STRIP_ASINH,
+    [OP_ELEMENTWISE_ACOSH] = CPU_STRIP_ACOSH,
+    [OP_ELEMENTWISE_ATANH] = CPU_STRIP_ATANH,
+    [OP_ELEMENTWISE_CELU] = CPU_STRIP_CELU,
 };
 _Static_assert((int)CPU_MAP_INPUT == (int)OP_ELEMENTWISE_INPUT, "operand codes agree");
 _Static_assert((int)CPU_MAP_CONSTANT == (int)OP_ELEMENTWISE_CONSTANT, "operand codes agree");

@@ -12,17 +12,25 @@
  * by one of their own never takes part in a rewrite. */
 #define PASS_OPS(ROW)                                                                              \
     ROW(ABS, "", "Abs")                                                                            \
+    ROW(ACOS, "", "Acos")                                                                          \
+    ROW(ACOSH, "", "Acosh")                                                                        \
     ROW(ADD, "", "Add")                                                                            \
     ROW(AND, "", "And")                                                                            \
+    ROW(ASIN, "", "Asin")                                                                          \
+    ROW(ASINH, "", "Asinh")                                                                        \
+    ROW(ATAN, "", "Atan")                                                                          \
+    ROW(ATANH, "", "Atanh")                                                                        \
     ROW(ATTENTION, "", "Attention")                                                                \
     ROW(AVERAGE_POOL, "", "AveragePool")                                                           \
     ROW(BATCH_NORM, "", "BatchNormalization")                                                      \
     ROW(CAST, "", "Cast")                                                                          \
     ROW(CEIL, "", "Ceil")                                                                          \
+    ROW(CELU, "", "Celu")                                                                          \
     ROW(CLIP, "", "Clip")                                                                          \
     ROW(CONCAT, "", "Concat")                                                                      \
     ROW(CONV, "", "Conv")                                                                          \
     ROW(COS, "", "Cos")                                                                            \
+    ROW(COSH, "", "Cosh")                                                                          \
     ROW(DEQUANTIZE, "", "DequantizeLinear")                                                        \
     ROW(DIV, "", "Div")                                                                            \
     ROW(DROPOUT, "", "Dropout")                                                                    \
@@ -76,6 +84,7 @@
     ROW(SIGMOID, "", "Sigmoid")                                                                    \
     ROW(SIGN, "", "Sign")                                                                          \
     ROW(SIN, "", "Sin")                                                                            \
+    ROW(SINH, "", "Sinh")                                                                          \
     ROW(SLICE, "", "Slice")                                                                        \
     ROW(SOFTMAX, "", "Softmax")                                                                    \
     ROW(SOFTPLUS, "", "Softplus")                                                                  \
@@ -86,6 +95,7 @@
     ROW(SUB, "", "Sub")                                                                            \
     ROW(SUM, "", "Sum")                                                                            \
     ROW(SWISH, "", "Swish")                                                                        \
+    ROW(TAN, "", "Tan")                                                                            \
     ROW(TANH, "", "Tanh")                                                                          \
     ROW(TRANSPOSE, "", "Transpose")                                                                \
     ROW(UNSQUEEZE, "", "Unsqueeze")                                                                \

@@ -53,6 +53,15 @@ static const struct {
     {PASS_SIGN, OP_ELEMENTWISE_SIGN},
     {PASS_SIN, OP_ELEMENTWISE_SIN},
     {PASS_COS, OP_ELEMENTWISE_COS},
+    {PASS_TAN, OP_ELEMENTWISE_TAN},
+    {PASS_ASIN, OP_ELEMENTWISE_ASIN},
+    {PASS_ACOS, OP_ELEMENTWISE_ACOS},
+    {PASS_ATAN, OP_ELEMENTWISE_ATAN},
+    {PASS_SINH, OP_ELEMENTWISE_SINH},
+    {PASS_COSH, OP_ELEMENTWISE_COSH},
+    {PASS_ASINH, OP_ELEMENTWISE_ASINH},
+    {PASS_ACOSH, OP_ELEMENTWISE_ACOSH},
+    {PASS_ATANH, OP_ELEMENTWISE_ATANH},
     {PASS_SOFTPLUS, OP_ELEMENTWISE_SOFTPLUS},
     {PASS_SOFTSIGN, OP_ELEMENTWISE_SOFTSIGN},
     {PASS_HARD_SWISH, OP_ELEMENTWISE_HARD_SWISH},
@@ -74,6 +83,9 @@ static bool parametric_step(const pass_edit *e, const ir_node *n, step_of *s)
         s->parameters[0] = ir_attr_float(n, "alpha", 0.01);
     } else if (pass_is(e, n, PASS_ELU)) {
         s->op = OP_ELEMENTWISE_ELU;
+    } else if (pass_is(e, n, PASS_CELU)) {
+        s->op = OP_ELEMENTWISE_CELU;
+        return s->parameters[0] > 0;
     } else if (pass_is(e, n, PASS_SWISH)) {
         s->op = OP_ELEMENTWISE_SWISH;
     } else if (pass_is(e, n, PASS_HARD_SIGMOID)) {

@@ -26,6 +26,9 @@ static void unary_ops(void **state)
         {"Round", -5, 5},     {"Sign", -2, 2},        {"Sin", -9, 9},       {"Cos", -9, 9},
         {"Softplus", -9, 9},  {"Softsign", -9, 9},    {"LeakyRelu", -2, 2}, {"Elu", -4, 2},
         {"HardSwish", -5, 5}, {"HardSigmoid", -5, 5}, {"Gelu", -4, 4},      {"Swish", -4, 4},
+        {"Tan", -9, 9},       {"Asin", -1.1, 1},      {"Acos", -1, 1.1},    {"Atan", -4, 4},
+        {"Sinh", -3, 3},      {"Cosh", -3, 3},        {"Asinh", -4, 4},     {"Acosh", 0.9, 5},
+        {"Atanh", -1.1, 1},   {"Celu", -4, 2},
     };
     static const tacit_dtype types[] = {TACIT_F32, TACIT_F16, TACIT_BF16};
     rng r = rng_seed(20);
@@ -38,6 +41,24 @@ static void unary_ops(void **state)
             lower_check(&c, &r, 1, 0, t == 0 ? 2e-6 : t == 1 ? 2e-3 : 1e-2);
             op_case_end(&c);
         }
+}
+
+static void celu_with_any_slope(void **state)
+{
+    (void)state;
+    rng r = rng_seed(29);
+    const double slopes[] = {0.25, 3, 0, -1};
+    for (int i = 0; i < 4; i++) {
+        op_case c;
+        op_case_begin(&c, "", "Celu");
+        op_case_random(&c, &r, TACIT_F32, SHAPE(7, 101), -4, 2);
+        op_case_float(&c, "alpha", slopes[i]);
+        if (slopes[i] > 0)
+            lower_check(&c, &r, 1, 0, 2e-6);
+        else
+            lower_check_none(&c, 1);
+        op_case_end(&c);
+    }
 }
 
 static void gelu_with_tanh_and_large_dense_operands(void **state)
@@ -412,6 +433,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unary_ops),
+        cmocka_unit_test(celu_with_any_slope),
         cmocka_unit_test(gelu_with_tanh_and_large_dense_operands),
         cmocka_unit_test(binary_ops_broadcast),
         cmocka_unit_test(truths_and_choices),

@@ -60,6 +60,22 @@ static const bound bounds[] = {
     {"softplus", CPU_STRIP_SOFTPLUS, softplus, -60, 60, 64, 0x1p-16},
     {"elu", CPU_STRIP_ELU, elu, -40, 40, 4, 0x1p-126},
     {"sqrt", CPU_STRIP_SQRT, sqrt_of, 0, 1e30, 1, 0x1p-126},
+    {"celu", CPU_STRIP_CELU, elu, -40, 40, 4, 0x1p-126},
+    {"sin", CPU_STRIP_SIN, sin, -10, 10, 2, 0x1p-126},
+    {"sin far out", CPU_STRIP_SIN, sin, -3e5, 3e5, 2, 0x1p-126},
+    {"cos", CPU_STRIP_COS, cos, -10, 10, 2, 0x1p-126},
+    {"cos far out", CPU_STRIP_COS, cos, -3e5, 3e5, 2, 0x1p-126},
+    {"tan", CPU_STRIP_TAN, tan, -10, 10, 4, 0x1p-126},
+    {"tan far out", CPU_STRIP_TAN, tan, -3e5, 3e5, 4, 0x1p-126},
+    {"asin", CPU_STRIP_ASIN, asin, -1, 1, 3, 0x1p-126},
+    {"acos", CPU_STRIP_ACOS, acos, -1, 1, 2, 0x1p-126},
+    {"atan", CPU_STRIP_ATAN, atan, -6, 6, 3, 0x1p-126},
+    {"sinh", CPU_STRIP_SINH, sinh, -90, 90, 3, 0x1p-126},
+    {"sinh near 0", CPU_STRIP_SINH, sinh, -2, 2, 3, 0x1p-126},
+    {"cosh", CPU_STRIP_COSH, cosh, -90, 90, 3, 0x1p-126},
+    {"asinh", CPU_STRIP_ASINH, asinh, -5, 5, 3, 0x1p-126},
+    {"acosh", CPU_STRIP_ACOSH, acosh, 1, 5, 3, 0x1p-126},
+    {"atanh", CPU_STRIP_ATANH, atanh, -1, 1, 3, 0x1p-126},
 };
 
 static void check_bound(const bound *b, cpu_isa isa, const float *x, float *y)
@@ -121,6 +137,39 @@ static void special_values_are_right(void **state)
         }
 }
 
+/* Those of vtrig.h, on floats of every exponent and sign: signs of zeros and what lies outside of
+ * their domains, too. */
+static void whole_range_of_circular_and_hyperbolic(void **state)
+{
+    (void)state;
+    enum { STEP = 65521 }; /* a prime: the low bits change, too */
+    static float x[(1ull << 32) / STEP + 1], y[sizeof x / sizeof *x];
+    const int64_t n = sizeof x / sizeof *x;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)(i * STEP);
+        memcpy(&x[i], &bits, sizeof bits);
+    }
+    const float *in[3] = {x, x, x};
+    for (size_t k = 0; k < sizeof bounds / sizeof *bounds; k++)
+        FOR_EACH_ISA(isa)
+        {
+            if (bounds[k].op < CPU_STRIP_SIN || bounds[k].op > CPU_STRIP_ATANH)
+                continue;
+            cpu_strips_for(isa)->op[bounds[k].op](y, in, 0, n);
+            for (int64_t i = 0; i < n; i++) {
+                double want = bounds[k].truth(x[i]);
+                float near = (float)want;
+                bool exact = isinf(near) || near == 0;
+                bool right = isnan(near) ? isnan(y[i])
+                             : exact     ? y[i] == near && signbit(y[i]) == signbit(near)
+                                         : fabs(y[i] - want) <= bounds[k].ulp * test_ulp(want);
+                if (!right)
+                    fail_msg("%s on %s: f(%a) = %.9g, expected %.9g", bounds[k].name,
+                             cpu_isa_name(isa), x[i], y[i], want);
+            }
+        }
+}
+
 /* Tails of every length give what whole vectors give, and write nothing beyond. */
 static void tails_are_masked(void **state)
 {
@@ -149,6 +198,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(functions_keep_their_ulp_bounds),
         cmocka_unit_test(special_values_are_right),
+        cmocka_unit_test(whole_range_of_circular_and_hyperbolic),
         cmocka_unit_test(tails_are_masked),
     };
     return cmocka_run_group_tests_name("vector functions", tests, NULL, NULL);

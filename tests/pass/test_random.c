@@ -198,8 +198,9 @@ static V *halves(maker *m)
 
 static V *elementwise(maker *m)
 {
-    static const char *const unary[] = {"Relu", "Tanh", "Sigmoid",  "Neg", "Abs",  "Sin",
-                                        "Cos",  "Erf",  "Identity", "Elu", "Gelu", "HardSwish"};
+    static const char *const unary[] = {"Relu", "Tanh",      "Sigmoid", "Neg",      "Abs",
+                                        "Sin",  "Cos",       "Erf",     "Identity", "Elu",
+                                        "Gelu", "HardSwish", "Atan",    "Asinh",    "Celu"};
     static const char *const binary[] = {"Add", "Sub", "Max", "Min"};
     V *x = pick(m);
     switch (below(m, 7)) {
@@ -215,7 +216,7 @@ static V *elementwise(maker *m)
     case 4:
         return op2(m, "Add", op2(m, "Mul", x, weight(m, 1, 1, WIDTH)), weight(m, 1, 1, WIDTH));
     default:
-        return op1(m, unary[below(m, 12)], x);
+        return op1(m, unary[below(m, 15)], x);
     }
 }
 
