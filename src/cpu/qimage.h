@@ -11,6 +11,7 @@
 #ifndef CPU_QIMAGE_H
 #define CPU_QIMAGE_H
 
+#include "cpu/nd.h"
 #include "cpu/qmm.h"
 
 /* What sums become: round((begin + sum)·scale + bias, cut to [least, most], over y_scale) + zero,
@@ -114,8 +115,22 @@ typedef struct cpu_qadd_args {
     float a_factor, b_factor, add; /* as in cpu_qround */
     cpu_qround round;              /* without tables */
     bool a_flip, b_flip;
+    bool exact; /* f32 holds every sum: no half is in `add`, ties go to the even one */
 } cpu_qadd_args;
 CPU_QMM_DECLARE(cpu_qadd);
+
+/* y = round(((a − a_zero)·a_scale · (b − b_zero)·b_scale) / y_scale) + zero, every step rounded to
+ * f32. Zero points and flips as in cpu_qadd_args. nd's operands: a, b, y; along the last axis they
+ * step by 1 or, a and b, by 0. */
+typedef struct cpu_qmul_args {
+    const uint8_t *a, *b;
+    uint8_t *y;
+    int32_t a_zero, b_zero, lift; /* of y: its zero point, as of unsigned bytes */
+    float a_scale, b_scale, y_scale;
+    bool a_flip, b_flip, y_flip;
+    cpu_nd nd;
+} cpu_qmul_args;
+CPU_QMM_DECLARE(cpu_qmul);
 
 /* The largest of each window. Tile t: `tile` pixels. */
 typedef struct cpu_qmax_args {

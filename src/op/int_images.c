@@ -3,11 +3,15 @@
  * y_zero's type; scales and zero points are one number each.
  *   tacit.IntAdd(A, B, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero): act((A − a_zero)·a_scale
  *       + (B − b_zero)·b_scale), of one shape; attributes of activations
+ *   tacit.IntMul(A, B, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero): (A − a_zero)·a_scale
+ * times (B − b_zero)·b_scale, of shapes that broadcast; f32 after every step, as DequantizeLinear,
+ *       Mul and QuantizeLinear compute it
  *   tacit.IntMean(X, x_scale, x_zero, y_scale, y_zero): the mean of each channel, [N, C, 1, 1];
  *       with inside 1 X is [N, H, W, C]
  *   tacit.IntMaxPool(X): MaxPool of bytes [N, H, W, C] */
 #include "op/int_images.h"
 #include "op/activation.h"
+#include "op/loop.h"
 #include "op/lowerings.h"
 #include "op/quant.h"
 #include "op/values.h"
@@ -59,6 +63,38 @@ static tacit_status add_eval(op_eval *c)
         double sum = (v[0][i] - *v[3]) * *v[2] + (v[1][i] - *v[5]) * *v[4];
         sum = op_activation_apply(&act, sum);
         ir_store_f64(y->dtype, y->data, i, op_quantize(y->dtype, sum / *v[6], *v[7], true));
+    }
+    return TACIT_OK;
+}
+
+static tacit_status mul_infer(op_infer *c)
+{
+    ir_shape shape;
+    if (!is_byte(c->in[0]) || !is_byte(c->in[1]))
+        return error_set(c->err, TACIT_ERR_TYPE, "A and B must be bytes");
+    TRY(ir_shape_broadcast(&c->in[0]->shape, &c->in[1]->shape, &shape, c->err));
+    TRY(check_pair(c, 2, c->in[0]));
+    TRY(check_pair(c, 4, c->in[1]));
+    TRY(check_pair(c, 6, NULL));
+    op_set_out(c, 0, c->in[7]->dtype, &shape);
+    return TACIT_OK;
+}
+
+static tacit_status mul_eval(op_eval *c)
+{
+    double *v[8];
+    for (uint32_t i = 0; i < 8; i++)
+        TRY(op_input_f64(c, i, &v[i]));
+    ir_tensor *y = op_out(c, 0);
+    op_loop l;
+    op_loop_begin(&l, &y->shape);
+    op_loop_broadcast(&l, &op_in(c, 0)->shape);
+    op_loop_broadcast(&l, &op_in(c, 1)->shape);
+    for (; !op_loop_done(&l); op_loop_next(&l)) {
+        float a = (float)((v[0][l.at[0]] - *v[3]) * *v[2]);
+        float b = (float)((v[1][l.at[1]] - *v[5]) * *v[4]);
+        float quotient = a * b / (float)*v[6];
+        ir_store_f64(y->dtype, y->data, l.linear, op_quantize(y->dtype, quotient, *v[7], true));
     }
     return TACIT_OK;
 }
@@ -145,6 +181,7 @@ static tacit_status max_pool_eval(op_eval *c)
 
 const op_def op_rows_int_images[] = {
     ROW("IntAdd", 8, add, op_lower_int_add),
+    ROW("IntMul", 8, mul, op_lower_int_mul),
     ROW("IntMean", 5, mean, op_lower_int_mean),
     ROW("IntMaxPool", 1, max_pool, op_lower_int_max_pool),
     {0},

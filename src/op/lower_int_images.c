@@ -80,6 +80,16 @@ static double make_fixed(const op_lower *c, cpu_qround *r, double terms)
     return (r->zero + lift) * 65536.0 + half;
 }
 
+/* The same where nothing is off: ties are told from others. */
+static double make_exact(const op_lower *c, cpu_qround *r)
+{
+    int32_t lift = c->out[0].type.dtype == TACIT_I8 ? 128 : 0;
+    r->unsure = 0;
+    r->least_fixed = (float)((r->low + lift) * 65536.0);
+    r->most_fixed = (float)((r->high + lift) * 65536.0);
+    return (r->zero + lift) * 65536.0;
+}
+
 /* --- convolutions ----------------------------------------------------------------------------- */
 
 static bool is_known_row(const op_lower *c, uint32_t i, int64_t m)
@@ -385,6 +395,12 @@ tacit_status op_lower_inside_conv(op_lower *c)
 
 /* --- sums, means, poolings -------------------------------------------------------------------- */
 
+/* Does f32 hold every sum in fixed point, as f64 does? Multiples of 2⁻¹⁰ that are not large. */
+static bool is_short(double factor)
+{
+    return fabs(factor) <= 8 && factor * 1024 == floor(factor * 1024);
+}
+
 tacit_status op_lower_int_add(op_lower *c)
 {
     double za, zb;
@@ -401,6 +417,10 @@ tacit_status op_lower_int_add(op_lower *c)
     q.b_zero = (int32_t)zb + (q.b_flip ? 128 : 0);
     double a = q.a_scale / q.round.y_scale, b = q.b_scale / q.round.y_scale;
     double add = make_fixed(c, &q.round, 256 * (fabs(a) + fabs(b)));
+    q.exact = is_short(a) && is_short(b) && a * q.round.y_scale == q.a_scale &&
+              b * q.round.y_scale == q.b_scale;
+    if (q.exact)
+        add = make_exact(c, &q.round);
     q.a_factor = (float)(a * 65536);
     q.b_factor = (float)(b * 65536);
     q.add = (float)(add - (q.a_zero * a + q.b_zero * b) * 65536);
@@ -417,6 +437,48 @@ tacit_status op_lower_int_add(op_lower *c)
     op_lower_cost(c, 2.0 * (double)count, 3 * (uint64_t)count);
     op_lower_note(c, "qadd_%s: %lld bytes", cpu_qmm_isa(&c->cpu), (long long)count);
     return TACIT_OK;
+}
+
+static tacit_status emit_mul(op_lower *c, const cpu_qmul_args *q, uint32_t tiles)
+{
+    cpu_qmul_args *p = op_lower_thunk(c, "qmul", CPU_QMM_PICK(&c->cpu, cpu_qmul), sizeof *p, tiles);
+    if (!p)
+        return TACIT_ERR_MEMORY;
+    *p = *q;
+    uint64_t run = (uint64_t)cpu_nd_tile_elements(&q->nd), count = op_lower_bytes(&c->out[0]);
+    for (uint32_t i = 0; i < 2; i++) {
+        uint64_t own = cpu_nd_dense(&q->nd, i) ? run : 0;
+        TRY(op_lower_in_tiled(c, i ? offsetof(cpu_qmul_args, b) : offsetof(cpu_qmul_args, a), i,
+                              own, own));
+    }
+    TRY(op_lower_out_tiled(c, offsetof(cpu_qmul_args, y), 0, run, run));
+    op_lower_cost(c, 4.0 * (double)count, op_lower_all_bytes(c));
+    op_lower_note(c, "qmul_%s: %llu bytes", cpu_qmm_isa(&c->cpu), (unsigned long long)count);
+    return TACIT_OK;
+}
+
+tacit_status op_lower_int_mul(op_lower *c)
+{
+    const ir_shape *y = &c->out[0].type.shape;
+    double scale[3], zero[3];
+    bool is_signed[3] = {c->in[0].type.dtype == TACIT_I8, c->in[1].type.dtype == TACIT_I8,
+                         c->out[0].type.dtype == TACIT_I8};
+    cpu_qmul_args q = {.a_flip = is_signed[0], .b_flip = is_signed[1], .y_flip = is_signed[2]};
+    cpu_nd_begin(&q.nd, y->rank, y->dims);
+    for (uint32_t i = 0; i < 3; i++) {
+        int64_t strides[IR_MAX_RANK];
+        op_lower_strides(i < 2 ? &c->in[i] : &c->out[0], y, strides);
+        cpu_nd_operand(&q.nd, strides);
+        if (!scale_and_zero(c, 2 + 2 * i, &scale[i], &zero[i]) || fabs(scale[i]) > 1e30)
+            return OP_LOWER_NO_KERNEL;
+        zero[i] += is_signed[i] ? 128 : 0;
+    }
+    if (fabs(scale[2]) < 1e-30)
+        return OP_LOWER_NO_KERNEL;
+    q.a_zero = (int32_t)zero[0], q.b_zero = (int32_t)zero[1], q.lift = (int32_t)zero[2];
+    q.a_scale = (float)scale[0], q.b_scale = (float)scale[1], q.y_scale = (float)scale[2];
+    uint32_t tiles = cpu_nd_ready(&q.nd, 32768);
+    return tiles ? emit_mul(c, &q, tiles) : TACIT_OK;
 }
 
 tacit_status op_lower_int_mean(op_lower *c)

@@ -56,6 +56,7 @@ tacit_status op_lower_qlinear_conv(op_lower *c);
 /* lower_int_images.c: images of bytes with the channels inside */
 tacit_status op_lower_inside_conv(op_lower *c); /* tacit.IntConv with `inside` */
 tacit_status op_lower_int_add(op_lower *c);     /* tacit.IntAdd */
+tacit_status op_lower_int_mul(op_lower *c);     /* tacit.IntMul */
 tacit_status op_lower_int_mean(op_lower *c);    /* tacit.IntMean */
 tacit_status op_lower_int_max_pool(op_lower *c);
 

@@ -169,6 +169,9 @@ static const recipe recipes[] = {
      "u8[]! f32[C]!> - f32[C]! f32[]!> T[]! .group={C} .pads=(1,1,1,1) .inside=3"},
     {"tacit", "IntAdd", 1,
      "T[n,c,h,w] T[n,c,h,w] f32[]!> T[]! f32[]!> T[]! f32[]!> T[]! .activation=none|relu"},
+    {"tacit", "IntMul", 1,
+     "T[n,c,h,w] T[n,c,h,w] f32[]!> T[]! f32[]!> T[]! f32[]!> T[]! || T[n,c,h,w] T[c,1,1] f32[]!> "
+     "T[]! f32[]!> T[]! f32[]!> T[]!"},
     {"tacit", "IntMean", 1, "T[n,C,H,W] f32[]!> T[]! f32[]!> T[]! .inside=0|1"},
     {"tacit", "IntMaxPool", 1,
      "T[n,h+3,w+3,C] .kernel_shape=(2,2)|(3,3) .strides=(1,1)|(2,2) .pads=(0,0,0,0)|(1,1,1,1)"},

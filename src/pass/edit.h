@@ -110,6 +110,7 @@
     ROW(T_ELEMENTWISE, "tacit", "Elementwise")                                                     \
     ROW(T_GATED, "tacit", "Gated")                                                                 \
     ROW(T_INT_ADD, "tacit", "IntAdd")                                                              \
+    ROW(T_INT_MUL, "tacit", "IntMul")                                                              \
     ROW(T_INT_CONV, "tacit", "IntConv")                                                            \
     ROW(T_INT_MATMUL, "tacit", "IntMatMul")                                                        \
     ROW(T_INT_MAX_POOL, "tacit", "IntMaxPool")                                                     \

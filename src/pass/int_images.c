@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Sums and means between DequantizeLinear and QuantizeLinear, as they stand between quantised
- * convolutions: tacit.IntAdd and tacit.IntMean, which run on bytes. */
+ * Sums, products and means between DequantizeLinear and QuantizeLinear, as they stand between
+ * quantised convolutions: tacit.IntAdd, tacit.IntMul and tacit.IntMean, which run on bytes. */
 #include <string.h>
 
 #include "pass/epilogue.h"
@@ -47,22 +47,34 @@ static tacit_status take_input(pass_edit *e, const ir_node *n, uint32_t i, pass_
     return take_pair(e, d, d->inputs[0], f, pair, good);
 }
 
+/* Both inputs of `n` and what `q` makes of its result. */
+static tacit_status take_two(pass_edit *e, ir_node *q, const ir_node *n, pass_fusion *f, bool *good)
+{
+    *good = true;
+    for (uint32_t i = 0; i < 2 && *good; i++)
+        TRY(take_input(e, n, i, f, i, 2 + 2 * i, good));
+    f->n_inputs = 8;
+    return *good ? take_pair(e, q, q->outputs[0], f, 6, good) : TACIT_OK;
+}
+
+static tacit_status fuse_mul(pass_edit *e, ir_node *q, ir_node *mul, pass_fusion *f)
+{
+    bool good;
+    TRY(take_two(e, q, mul, f, &good));
+    f->op = PASS_T_INT_MUL;
+    return good ? pass_fuse(e, f) : TACIT_OK;
+}
+
 static tacit_status fuse_add(pass_edit *e, ir_node *q, ir_node *add, const char *act, double low,
                              double high, pass_fusion *f)
 {
     bool good;
     if (!pass_same_shape(add->inputs[0], add->inputs[1]))
         return TACIT_OK;
-    for (uint32_t i = 0; i < 2; i++) {
-        TRY(take_input(e, add, i, f, i, 2 + 2 * i, &good));
-        if (!good)
-            return TACIT_OK;
-    }
-    TRY(take_pair(e, q, q->outputs[0], f, 6, &good));
+    TRY(take_two(e, q, add, f, &good));
     if (!good)
         return TACIT_OK;
     f->op = PASS_T_INT_ADD;
-    f->n_inputs = 8;
     if (act)
         pass_fusion_string(f, "activation", act);
     if (act && strcmp(act, "clip") == 0) {
@@ -103,10 +115,13 @@ static tacit_status rewrite(pass_edit *e, ir_node *q)
         pass_set_add(&f.nodes, n);
         n = n->inputs[0]->producer;
     }
-    if (!pass_is(e, n, PASS_ADD) && (act || !pass_is(e, n, PASS_GLOBAL_AVERAGE_POOL)))
+    bool add = pass_is(e, n, PASS_ADD), mul = !act && pass_is(e, n, PASS_MUL);
+    if (!add && !mul && (act || !pass_is(e, n, PASS_GLOBAL_AVERAGE_POOL)))
         return TACIT_OK;
     pass_set_add(&f.nodes, n);
-    return pass_is(e, n, PASS_ADD) ? fuse_add(e, q, n, act, low, high, &f) : fuse_mean(e, q, n, &f);
+    return add   ? fuse_add(e, q, n, act, low, high, &f)
+           : mul ? fuse_mul(e, q, n, &f)
+                 : fuse_mean(e, q, n, &f);
 }
 
 tacit_status pass_int_images(pass_context *c)

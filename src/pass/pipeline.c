@@ -46,7 +46,9 @@ static const pass_def table[] = {
      2, false},
     {"int-conv", "convolutions of quantised tensors run on bytes: tacit.IntConv", pass_int_conv, 2,
      false},
-    {"int-images", "sums and means of quantised tensors run on bytes: tacit.IntAdd, tacit.IntMean",
+    {"int-images",
+     "sums, products and means of quantised tensors run on bytes: tacit.IntAdd, tacit.IntMul, "
+     "tacit.IntMean",
      pass_int_images, 2, false},
     {"narrow-weights", "weights in few bits stay so: products with them become DequantMatMul",
      pass_narrow_weights, 2, false},

@@ -141,6 +141,30 @@ static void sums(void **state)
     }
 }
 
+static void products(void **state)
+{
+    (void)state;
+    static const int64_t counts[] = {1, 15, 16, 33, 1000, 70001};
+    rng r = rng_seed(96);
+    for (int t = 0; t < 96; t++) {
+        int64_t n = counts[t % 6];
+        tacit_dtype a = byte_type(t / 6), b = byte_type(t / 12), y = byte_type(t / 24);
+        op_case c;
+        op_case_begin(&c, "tacit", "IntMul");
+        bytes(&c, &r, a, t % 5 == 4 ? SHAPE(2, 3, 1) : SHAPE(2, 3, n));
+        bytes(&c, &r, b,
+              t % 5 == 0   ? SHAPE(2, 3, n)
+              : t % 5 == 1 ? SHAPE(3, 1)
+              : t % 5 == 2 ? SCALAR
+                           : SHAPE(n));
+        pair(&c, &r, a, 0.01, 0.1);
+        pair(&c, &r, b, 0.01, 0.1);
+        pair(&c, &r, y, 0.001, 0.5);
+        lower_check(&c, &r, 1, 0xfc, 0);
+        op_case_end(&c);
+    }
+}
+
 static void means(void **state)
 {
     (void)state;
@@ -180,8 +204,8 @@ static void poolings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolutions), cmocka_unit_test(ties),     cmocka_unit_test(sums),
-        cmocka_unit_test(means),        cmocka_unit_test(poolings),
+        cmocka_unit_test(convolutions), cmocka_unit_test(ties),  cmocka_unit_test(sums),
+        cmocka_unit_test(products),     cmocka_unit_test(means), cmocka_unit_test(poolings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
