@@ -48,9 +48,9 @@ foreach(room ${rooms})
 endforeach()
 
 # fss: loops over batches, worth the vectoriser's full effort everywhere. task: submitting a task is
-# a path of many small functions, worth inlining.
+# a path of many small functions, worth inlining. index: rows that are scattered by plain loops.
 foreach(source ${sources})
-  if(source MATCHES "/src/(fss|task)/")
+  if(source MATCHES "/src/(fss|task)/|/src/cpu/index.c")
     set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-O3")
   endif()
 endforeach()

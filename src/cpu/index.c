@@ -21,9 +21,55 @@ static inline bool place(const cpu_places *p, int64_t entry, int64_t *at)
     return true;
 }
 
+/* One index names the place of one element: nothing but that is done for each. Returns how many
+ * were read; the next one's index is outside. */
+#define GATHER_ELEMENTS(name, type, index_type)                                                    \
+    static int64_t name(const cpu_gather_args *a, const char *from, int64_t entry, char *to,       \
+                        const int64_t *steps, int64_t n)                                           \
+    {                                                                                              \
+        const index_type *index = (const index_type *)a->where.index + entry;                      \
+        type *y = (type *)(void *)to;                                                              \
+        const int64_t limit = a->where.limit[0], step = a->where.step[0];                          \
+        const int64_t from_step = steps[0], entry_step = steps[1], to_step = steps[2];             \
+        for (int64_t i = 0; i < n; i++, from += from_step, index += entry_step, y += to_step) {    \
+            int64_t k = *index;                                                                    \
+            k += k < 0 ? limit : 0;                                                                \
+            if (__builtin_expect((uint64_t)k >= (uint64_t)limit, 0))                               \
+                return i;                                                                          \
+            *y = *(const type *)(const void *)(from + k * step);                                   \
+        }                                                                                          \
+        return n;                                                                                  \
+    }
+#define GATHER_BOTH(bytes, type)                                                                   \
+    GATHER_ELEMENTS(narrow_##bytes, type, int32_t)                                                 \
+    GATHER_ELEMENTS(wide_##bytes, type, int64_t)
+GATHER_BOTH(1, uint8_t)
+GATHER_BOTH(2, uint16_t)
+GATHER_BOTH(4, uint32_t)
+GATHER_BOTH(8, uint64_t)
+
+typedef int64_t gather_fn(const cpu_gather_args *a, const char *from, int64_t entry, char *to,
+                          const int64_t *steps, int64_t n);
+/* NULL: none of these. */
+static gather_fn *gather_elements(const cpu_gather_args *a)
+{
+    if (a->where.depth != 1)
+        return NULL;
+    switch (a->run) {
+    case 1:
+        return a->where.narrow ? narrow_1 : wide_1;
+    case 2:
+        return a->where.narrow ? narrow_2 : wide_2;
+    case 4:
+        return a->where.narrow ? narrow_4 : wide_4;
+    default:
+        return a->run != 8 ? NULL : a->where.narrow ? narrow_8 : wide_8;
+    }
+}
+
 /* Runs of a fixed size are one move each. */
 #define GATHER(bytes)                                                                              \
-    for (int64_t i = 0; i < n; i++) {                                                              \
+    for (int64_t i = first; i < n; i++) {                                                          \
         if (place(&a->where, entry + i * steps[1], &at))                                           \
             memcpy(to + i * steps[2] * (bytes), from + i * steps[0] + at, (size_t)(bytes));        \
         else                                                                                       \
@@ -34,6 +80,8 @@ static void gather_unit(const cpu_gather_args *a, const char *from, int64_t entr
                         const int64_t *steps, int64_t n)
 {
     int64_t at;
+    gather_fn *elements = gather_elements(a);
+    int64_t first = elements ? elements(a, from, entry, to, steps, n) : 0;
     switch (a->run) {
     case 1:
         GATHER(1)
@@ -85,16 +133,22 @@ typedef struct wide {
     uint64_t part[2];
 } wide;
 
+/* Runs have a loop of their own, which becomes vectors. */
 #define COMBINE(name, type, value)                                                                 \
     static void name(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t n)    \
     {                                                                                              \
         type *y = (type *)(void *)to;                                                              \
         const type *x = (const type *)(const void *)from;                                          \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            type a = y[i * to_step], b = x[i * from_step];                                         \
-            (void)a;                                                                               \
-            y[i * to_step] = (type)(value);                                                        \
-        }                                                                                          \
+        if (to_step == 1 && from_step == 1)                                                        \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                type a = y[i], b = x[i];                                                           \
+                y[i] = (type)(value);                                                              \
+            }                                                                                      \
+        else                                                                                       \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                type a = y[i * to_step], b = x[i * from_step];                                     \
+                y[i * to_step] = (type)(value);                                                    \
+            }                                                                                      \
     }
 #define SET(bytes, type)                                                                           \
     static void set_##bytes(char *to, int64_t to_step, const char *from, int64_t from_step,        \
@@ -102,8 +156,11 @@ typedef struct wide {
     {                                                                                              \
         type *y = (type *)(void *)to;                                                              \
         const type *x = (const type *)(const void *)from;                                          \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            y[i * to_step] = x[i * from_step];                                                     \
+        if (to_step == 1 && from_step == 1 && n > 1)                                               \
+            memcpy(to, from, (size_t)n * sizeof *y);                                               \
+        else                                                                                       \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                y[i * to_step] = x[i * from_step];                                                 \
     }
 SET(1, uint8_t)
 SET(2, uint16_t)

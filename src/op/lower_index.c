@@ -155,7 +155,12 @@ static tacit_status emit_scatter(op_lower *c, cpu_scatter_args *s, const lanes *
     cpu_nd_operand(&s->nd, l->to);
     cpu_nd_operand(&s->nd, l->entries);
     cpu_nd_operand(&s->nd, l->from);
-    uint32_t tiles = s->n ? cpu_nd_ready(&s->nd, 16384 / s->n + 1) : 0;
+    /* Runs that one entry places are better long. */
+    enum { RUN = 512 }; /* bytes */
+    int64_t tile = 16384 / (s->n + 1) + 1, least = RUN / s->size;
+    if (l->entries[l->rank - 1] == 0 && l->to[l->rank - 1] == 1 && tile < least)
+        tile = least;
+    uint32_t tiles = s->n ? cpu_nd_ready(&s->nd, tile) : 0;
     if (tiles == 0)
         return TACIT_OK;
     cpu_scatter_args *a = op_lower_thunk(c, "scatter", cpu_scatter, sizeof *a, tiles);
