@@ -67,6 +67,34 @@ void cpu_fill(const void *args, uint32_t begin, uint32_t end)
     }
 }
 
+static void copy_blocks(char *to, const char *from, const int64_t *places, int64_t n, int64_t block)
+{
+    if (block == 4)
+        for (int64_t i = 0; i < n; i++)
+            memcpy(to + i * 4, from + places[i], 4);
+    else
+        for (int64_t i = 0; i < n; i++)
+            memcpy(to + i * block, from + places[i], (size_t)block);
+}
+
+void cpu_border(const void *args, uint32_t begin, uint32_t end)
+{
+    const cpu_border_args *a = args;
+    int64_t last = end * a->tile < a->rows ? end * a->tile : a->rows, behind = a->first + a->count;
+    for (int64_t r = begin * a->tile; r < last; r++) {
+        const char *from = a->from;
+        char *to = a->to + r * a->blocks * a->block;
+        int64_t left = r;
+        for (int32_t d = a->rank; d-- > 0; left /= a->dims[d])
+            from += a->outer[d][left % a->dims[d]];
+        copy_blocks(to, from, a->inner, a->first, a->block);
+        if (a->count)
+            memcpy(to + a->first * a->block, from + a->inner[a->first],
+                   (size_t)(a->count * a->block));
+        copy_blocks(to + behind * a->block, from, a->inner + behind, a->blocks - behind, a->block);
+    }
+}
+
 void cpu_trilu(const void *args, uint32_t begin, uint32_t end)
 {
     const cpu_trilu_args *a = args;

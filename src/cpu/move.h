@@ -47,6 +47,23 @@ typedef struct cpu_fill_args {
 
 void cpu_fill(const void *args, uint32_t begin, uint32_t end);
 
+/* Rows with borders that repeat what is in them: row r of `to` is [first blocks][count blocks][the
+ * others], those in the middle as they lie in `from`, each other one at its own place. Where a row
+ * begins in `from` is the sum of what its index along each axis says. Tile t: `tile` rows. */
+typedef struct cpu_border_args {
+    const char *from;
+    char *to;
+    int64_t rows, tile;
+    int64_t block; /* bytes */
+    int64_t blocks, first, count;
+    const int64_t *inner; /* [blocks]: bytes behind the row's begin */
+    int32_t rank;
+    int64_t dims[CPU_ND_RANK];
+    const int64_t *outer[CPU_ND_RANK]; /* [rank][dims]: bytes of `from` */
+} cpu_border_args;
+
+void cpu_border(const void *args, uint32_t begin, uint32_t end);
+
 /* A triangle of matrices [count][rows][columns], zeros beside it: the columns from row + k on
  * (upper) or up to it. k NULL: 0. Tile t: `tile` rows, over all matrices. */
 typedef struct cpu_trilu_args {

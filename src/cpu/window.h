@@ -53,6 +53,21 @@ typedef struct cpu_window_args {
 
 CPU_DECLARE(cpu_window_f32);
 
+/* The largest of each window of volumes, and where it lies: `volume` elements for each volume
+ * before it, and its place there, counted row by row or (by_column) with the first axis innermost.
+ * The first of equal ones, the first NaN before all others. Axes: depth, height, width. Tile t:
+ * `tile` rows of the result. */
+typedef struct cpu_max_where_args {
+    const float *x;
+    float *y;
+    int64_t *where;
+    int64_t rows, tile, volume; /* volume < 2³¹ */
+    int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];
+    bool by_column;
+} cpu_max_where_args;
+
+CPU_DECLARE(cpu_max_where_f32);
+
 /* The adjoint of pooling: every dy goes to the window's first maximum, or in equal shares to all of
  * it. x is read for CPU_WINDOW_MAX only. Tile t: `tile` planes. */
 typedef struct cpu_pool_grad_args {

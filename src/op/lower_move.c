@@ -5,6 +5,7 @@
 #include "cpu/cast.h"
 #include "cpu/move.h"
 #include "op/lowerings.h"
+#include "op/pad.h"
 
 /* A copy between two views of the same shape. */
 typedef struct copy_plan {
@@ -249,14 +250,77 @@ static bool read_pads(const op_lower *c, int64_t *before, int64_t *after)
     return n_pads == 2 * n_axes;
 }
 
+/* Where each position of the axis comes from, in bytes. */
+static const int64_t *border_places(op_lower *c, op_pad_mode mode, int32_t d, int64_t before,
+                                    int64_t step)
+{
+    int64_t n = c->in[0].type.shape.dims[d], count = c->out[0].type.shape.dims[d];
+    int64_t *places = op_lower_pack(c, (size_t)count * sizeof *places);
+    for (int64_t i = 0; places && i < count; i++)
+        places[i] = op_pad_source(mode, i - before, n) * step;
+    return places;
+}
+
+/* Modes that repeat what is there. */
+static tacit_status lower_border(op_lower *c, op_pad_mode mode, const int64_t *before,
+                                 const int64_t *after)
+{
+    enum { TILE = 131072 }; /* bytes */
+    const ir_shape *x = &c->in[0].type.shape, *y = &c->out[0].type.shape;
+    cpu_border_args b = {.block = op_lower_element(c->in[0].type.dtype), .rows = 1};
+    int32_t inner = x->rank - 1;
+    if (ir_shape_size(y) == 0)
+        return TACIT_OK;
+    if (x->rank == 0)
+        return op_lower_copy_whole(c, 0, 0);
+    for (; inner > 0 && before[inner] == 0 && after[inner] == 0; inner--)
+        b.block *= x->dims[inner];
+    int64_t end = before[inner] + x->dims[inner], step = b.block * x->dims[inner];
+    b.blocks = y->dims[inner];
+    b.first = before[inner] > 0 ? before[inner] : 0;
+    b.count = (end < b.blocks ? end : b.blocks) - b.first;
+    if (b.count < 0) /* all that there was is cropped */
+        b.first = b.count = 0;
+    b.inner = border_places(c, mode, inner, before[inner], b.block);
+    bool made = b.inner != NULL;
+    b.rank = inner;
+    for (int32_t d = inner; d-- > 0; step *= x->dims[d]) {
+        b.dims[d] = y->dims[d];
+        b.rows *= b.dims[d];
+        b.outer[d] = border_places(c, mode, d, before[d], step);
+        made = made && b.outer[d];
+    }
+    if (!made)
+        return TACIT_ERR_MEMORY;
+    int64_t row = b.blocks * b.block;
+    b.tile = TILE / row + 1;
+    if (b.rows / b.tile >= INT32_MAX)
+        return OP_LOWER_NO_KERNEL;
+    cpu_border_args *a = op_lower_thunk(c, "border", cpu_border, sizeof *a,
+                                        (uint32_t)((b.rows + b.tile - 1) / b.tile));
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = b;
+    TRY(op_lower_in(c, offsetof(cpu_border_args, from), 0));
+    TRY(op_lower_out_tiled(c, offsetof(cpu_border_args, to), 0, (uint64_t)(b.tile * row),
+                           (uint64_t)(b.tile * row)));
+    op_lower_cost(c, 0, 2 * op_lower_bytes(&c->out[0]));
+    op_lower_note(c, "rows copied whole, borders of %lld-byte blocks one by one",
+                  (long long)b.block);
+    return TACIT_OK;
+}
+
 tacit_status op_lower_pad(op_lower *c)
 {
     int64_t before[IR_MAX_RANK], after[IR_MAX_RANK];
     const ir_shape *x = &c->in[0].type.shape;
     copy_plan p = {.size = op_lower_element(c->in[0].type.dtype), .shape = *x};
-    if (!p.size || strcmp(ir_attr_string(c->node, "mode", "constant"), "constant") != 0 ||
+    op_pad_mode mode;
+    if (!p.size || op_read_pad_mode(c->node, &mode, NULL) != TACIT_OK ||
         !read_pads(c, before, after))
         return OP_LOWER_NO_KERNEL;
+    if (mode != OP_PAD_CONSTANT)
+        return lower_border(c, mode, before, after);
     bool grows = false;
     for (int32_t d = 0; d < x->rank; d++) { /* negative pads crop the source */
         int64_t crop = before[d] < 0 ? -before[d] : 0, tail = after[d] < 0 ? -after[d] : 0;

@@ -139,18 +139,57 @@ static tacit_status lower_pool_volume(op_lower *c, const op_plane *p, const op_d
     return TACIT_OK;
 }
 
+/* MaxPool that says where. */
+static tacit_status lower_max_where(op_lower *c, const op_plane *p, const op_depth *z,
+                                    int64_t volumes)
+{
+    cpu_max_where_args m = {.rows = volumes * z->out * p->out[0],
+                            .volume = z->in * p->in[0] * p->in[1],
+                            .in = {z->in, p->in[0], p->in[1]},
+                            .out = {z->out, p->out[0], p->out[1]},
+                            .kernel = {z->kernel, p->kernel[0], p->kernel[1]},
+                            .stride = {z->stride, p->stride[0], p->stride[1]},
+                            .dilation = {z->dilation, p->dilation[0], p->dilation[1]},
+                            .pad = {z->pad, p->pad[0], p->pad[1]},
+                            .by_column = ir_attr_int(c->node, "storage_order", 0) == 1};
+    int64_t taps = z->kernel * p->kernel[0] * p->kernel[1];
+    m.tile = 65536 / (p->out[1] * (taps + 1)) + 1;
+    int64_t tiles = (m.rows + m.tile - 1) / m.tile;
+    if (m.volume > INT32_MAX || tiles > INT32_MAX || !op_lower_wants(c, 0))
+        return OP_LOWER_NO_KERNEL;
+    cpu_max_where_args *a =
+        op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, max_where_f32),
+                       CPU_PICK(c->cpu.isa, cpu_max_where_f32), sizeof *a, (uint32_t)tiles);
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = m;
+    uint64_t run = (uint64_t)(m.tile * p->out[1]);
+    TRY(op_lower_in(c, offsetof(cpu_max_where_args, x), 0));
+    TRY(op_lower_out_tiled(c, offsetof(cpu_max_where_args, y), 0, run * sizeof(float),
+                           run * sizeof(float)));
+    TRY(op_lower_out_tiled(c, offsetof(cpu_max_where_args, where), 1, run * sizeof(int64_t),
+                           run * sizeof(int64_t)));
+    op_lower_cost(c, (double)taps * (double)(m.rows * p->out[1]),
+                  op_lower_bytes(&c->in[0]) + 3 * op_lower_bytes(&c->out[0]));
+    op_lower_note(c, "max_where_f32_%s: tap by tap, row by row", cpu_isa_name(c->cpu.isa));
+    return TACIT_OK;
+}
+
 tacit_status op_lower_pool(op_lower *c)
 {
     op_window w;
     op_plane p;
     op_depth z;
-    if (c->in[0].type.dtype != TACIT_F32 || op_lower_wants(c, 1))
+    if (c->in[0].type.dtype != TACIT_F32)
         return OP_LOWER_NO_KERNEL;
     TRY(op_window_read(c->node, &c->in[0].type.shape, NULL, &w, c->err));
     if (ir_shape_size(&c->out[0].type.shape) == 0)
         return TACIT_OK;
     if (!op_volume_of(&w, &p, &z))
         return OP_LOWER_NO_KERNEL;
+    if (op_lower_wants(c, 1))
+        return lower_max_where(c, &p, &z,
+                               c->in[0].type.shape.dims[0] * c->in[0].type.shape.dims[1]);
     const int64_t *x = c->in[0].type.shape.dims;
     bool all = ir_attr_int(c->node, "count_include_pad", 0) != 0;
     cpu_window_args plan = {.planes = x[0] * x[1],

@@ -7,6 +7,7 @@
 #include "op/elementwise.h"
 #include "op/index.h"
 #include "op/loop.h"
+#include "op/pad.h"
 #include "op/strip.h"
 #include "op/view.h"
 #include "op/vjp.h"
@@ -63,15 +64,13 @@ static const uint64_t zero_element[2] = {0, 0};
 
 /* --- Pad -------------------------------------------------------------------------------------- */
 
-typedef enum pad_mode { PAD_CONSTANT, PAD_REFLECT, PAD_EDGE, PAD_WRAP } pad_mode;
-
-static tacit_status read_pad_mode(const ir_node *node, pad_mode *mode, tacit_error *err)
+tacit_status op_read_pad_mode(const ir_node *node, op_pad_mode *mode, tacit_error *err)
 {
     static const char *const names[] = {"constant", "reflect", "edge", "wrap"};
     const char *text = ir_attr_string(node, "mode", "constant");
     for (int i = 0; i < 4; i++)
         if (strcmp(names[i], text) == 0) {
-            *mode = (pad_mode)i;
+            *mode = (op_pad_mode)i;
             return TACIT_OK;
         }
     return error_set(err, TACIT_ERR_VALUE, "mode '%s' is not known", text);
@@ -106,8 +105,8 @@ static tacit_status pad_infer(op_infer *c)
     TRY(op_check_class(c, 1, OP_INT));
     const ir_type *x = c->in[0];
     int64_t before[IR_MAX_RANK] = {0}, after[IR_MAX_RANK] = {0};
-    pad_mode mode = PAD_CONSTANT;
-    TRY(read_pad_mode(c->node, &mode, c->err));
+    op_pad_mode mode = OP_PAD_CONSTANT;
+    TRY(op_read_pad_mode(c->node, &mode, c->err));
     if (op_in_type(c, 3))
         TRY(op_check_class(c, 3, OP_INT));
     if (op_in_type(c, 2) && (c->in[2]->dtype != x->dtype || ir_shape_size(&c->in[2]->shape) != 1))
@@ -124,7 +123,7 @@ static tacit_status pad_infer(op_infer *c)
         if (*y < 0)
             return error_set(c->err, TACIT_ERR_VALUE, "pads %lld and %lld remove more than axis %d",
                              (long long)before[d], (long long)after[d], d);
-        if (mode != PAD_CONSTANT && n == 0 && *y > 0)
+        if (mode != OP_PAD_CONSTANT && n == 0 && *y > 0)
             return error_set(c->err, TACIT_ERR_VALUE, "axis %d is empty: nothing to repeat", d);
     }
     return TACIT_OK;
@@ -136,15 +135,15 @@ static int64_t floor_mod(int64_t a, int64_t n)
     return r < 0 ? r + n : r;
 }
 
-static int64_t pad_source(pad_mode mode, int64_t i, int64_t n)
+int64_t op_pad_source(op_pad_mode mode, int64_t i, int64_t n)
 {
     if (i >= 0 && i < n)
         return i;
-    if (mode == PAD_CONSTANT)
+    if (mode == OP_PAD_CONSTANT)
         return -1;
-    if (mode == PAD_EDGE)
+    if (mode == OP_PAD_EDGE)
         return i < 0 ? 0 : n - 1;
-    if (mode == PAD_WRAP)
+    if (mode == OP_PAD_WRAP)
         return floor_mod(i, n);
     if (n == 1)
         return 0;
@@ -157,16 +156,16 @@ static tacit_status pad_eval(op_eval *c)
     const ir_tensor *x = op_in(c, 0), *value = op_in(c, 2);
     ir_tensor *y = op_out(c, 0);
     int64_t before[IR_MAX_RANK] = {0}, after[IR_MAX_RANK] = {0};
-    pad_mode mode = PAD_CONSTANT;
+    op_pad_mode mode = OP_PAD_CONSTANT;
     axis_maps maps;
-    TRY(read_pad_mode(c->node, &mode, c->err));
+    TRY(op_read_pad_mode(c->node, &mode, c->err));
     TRY(read_pads(op_in(c, 1), op_in(c, 3), x->shape.rank, before, after, c->err));
     if (x->shape.rank == 0)
         return op_eval_copy(c, y, x);
     TRY(new_maps(c, &y->shape, &maps));
     for (int32_t d = 0; d < y->shape.rank; d++)
         for (int64_t i = 0; i < y->shape.dims[d]; i++)
-            maps.axis[d][i] = pad_source(mode, i - before[d], x->shape.dims[d]);
+            maps.axis[d][i] = op_pad_source(mode, i - before[d], x->shape.dims[d]);
     copy_mapped(x, y, &maps, value ? value->data : zero_element);
     return TACIT_OK;
 }

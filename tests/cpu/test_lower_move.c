@@ -123,6 +123,31 @@ static void concat_tile_and_pad(void **state)
         }
 }
 
+static void pads_that_repeat(void **state)
+{
+    (void)state;
+    static const char *const modes[] = {"reflect", "edge", "wrap"};
+    rng r = rng_seed(47);
+    for (int t = 0; t < 240; t++) {
+        ir_shape s = {.rank = 1 + t / 3 % 4};
+        int64_t pads[8];
+        for (int32_t d = 0; d < s.rank; d++) {
+            s.dims[d] = 1 + (int64_t)rng_below(&r, t % 2 ? 5 : 40);
+            for (int side = 0; side < 2; side++)
+                pads[side * s.rank + d] = (int64_t)rng_below(&r, 3) ? (int64_t)rng_below(&r, 9) : 0;
+            if (t % 7 == 0 && s.dims[d] > 4) /* crops, too */
+                pads[s.rank + d] = -3;
+        }
+        op_case c;
+        op_case_begin(&c, "", "Pad");
+        values(&c, &r, sizes[t % SIZES], s);
+        op_case_i64(&c, TACIT_I64, SHAPE(2 * s.rank), pads);
+        op_case_string(&c, "mode", modes[t % 3]);
+        lower_check(&c, &r, 1, 2, 0);
+        op_case_end(&c);
+    }
+}
+
 static void gather_rows(void **state)
 {
     (void)state;
@@ -297,6 +322,7 @@ int main(void)
         cmocka_unit_test(transpose_every_permutation),
         cmocka_unit_test(slices_splits_and_expansions),
         cmocka_unit_test(concat_tile_and_pad),
+        cmocka_unit_test(pads_that_repeat),
         cmocka_unit_test(gather_rows),
         cmocka_unit_test(reductions_over_any_axes),
         cmocka_unit_test(global_pools_and_argmax),

@@ -133,6 +133,35 @@ static void pooling(void **state)
     }
 }
 
+/* Ties, infinities and NaNs: the place tells which one was taken. */
+static void pooling_with_places(void **state)
+{
+    (void)state;
+    rng r = rng_seed(55);
+    for (int round = 0; round < 60; round++) {
+        case_window w = case_window_random(&r);
+        for (int i = 0; i < 4; i++)
+            w.pads[i] = w.pads[i] < w.kernel[i & 1] ? w.pads[i] : w.kernel[i & 1] - 1;
+        w.dilation[0] = w.dilation[1] = 1;
+        op_case c;
+        op_case_begin(&c, "", "MaxPool");
+        ir_tensor *x = op_case_random(&c, &r, TACIT_F32,
+                                      SHAPE(2, 3, 9 + (int64_t)rng_below(&r, 9),
+                                            9 + (int64_t)rng_below(&r, round % 9 ? 70 : 3000)),
+                                      -1, 1);
+        float *v = x->data;
+        for (int64_t i = 0, n = ir_tensor_count(x); i < n; i++) {
+            uint64_t what = rng_below(&r, 40);
+            v[i] = what == 0 ? NAN : what == 1 ? -INFINITY : what < 20 ? 0.5f : v[i];
+        }
+        case_window_set(&c, &w, 2);
+        op_case_int(&c, "ceil_mode", round >> 1 & 1);
+        op_case_int(&c, "storage_order", round & 1);
+        lower_check(&c, &r, 2, 0, 0);
+        op_case_end(&c);
+    }
+}
+
 static void pool_gradients(void **state)
 {
     (void)state;
@@ -203,6 +232,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions),
+        cmocka_unit_test(pooling_with_places),
         cmocka_unit_test(pool_gradients),
         cmocka_unit_test(pointwise_and_deep),
         cmocka_unit_test(depthwise),
