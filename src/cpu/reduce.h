@@ -36,16 +36,4 @@ typedef struct cpu_reduce_args {
 
 CPU_DECLARE(cpu_reduce_f32);
 
-/* Index of the largest (or smallest) element along an axis; ties go to the first (or the last).
- * Element (o, l, i) lies at (o·length + l)·inner + i. */
-typedef struct cpu_argmax_args {
-    const float *x;
-    int64_t *y;
-    int64_t outer, length, inner;
-    int64_t tile; /* results of a tile */
-    bool smallest, last;
-} cpu_argmax_args;
-
-void cpu_argmax_f32(const void *args, uint32_t begin, uint32_t end);
-
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reductions, global pooling and ArgMax (cpu/reduce.h). */
+ * Reductions and global pooling (cpu/reduce.h). */
 #include <string.h>
 
 #include "cpu/reduce.h"
@@ -118,39 +118,5 @@ tacit_status op_lower_reduce(op_lower *c)
                   cpu_isa_name(c->cpu.isa),
                   p.along ? "beside each other, a vector of results at a time" : "one by one",
                   (long long)p.count, (long long)results);
-    return TACIT_OK;
-}
-
-tacit_status op_lower_argmax(op_lower *c)
-{
-    const ir_shape *x = &c->in[0].type.shape;
-    int32_t axis;
-    if (c->in[0].type.dtype != TACIT_F32 || x->rank == 0)
-        return OP_LOWER_NO_KERNEL;
-    TRY(ir_axis(ir_attr_int(c->node, "axis", 0), x->rank, &axis, c->err));
-    cpu_argmax_args p = {.outer = 1, .length = x->dims[axis], .inner = 1};
-    for (int32_t d = 0; d < x->rank; d++)
-        if (d != axis)
-            *(d < axis ? &p.outer : &p.inner) *= x->dims[d];
-    int64_t all = p.outer * p.inner;
-    if (all == 0)
-        return TACIT_OK;
-    p.tile = 32768 / p.length < 1 ? 1 : 32768 / p.length;
-    if (p.inner > 1 && p.tile < 64)
-        p.tile = 64; /* of results that lie side by side */
-    p.smallest = strcmp(c->node->type, "ArgMin") == 0;
-    p.last = ir_attr_int(c->node, "select_last_index", 0) != 0;
-    int64_t tiles = (all + p.tile - 1) / p.tile;
-    if (p.length == 0 || tiles > INT32_MAX)
-        return OP_LOWER_NO_KERNEL;
-    cpu_argmax_args *a =
-        op_lower_thunk(c, "argmax_f32", cpu_argmax_f32, sizeof *a, (uint32_t)tiles);
-    if (!a)
-        return TACIT_ERR_MEMORY;
-    *a = p;
-    uint64_t run = (uint64_t)p.tile * sizeof(int64_t);
-    TRY(op_lower_in(c, offsetof(cpu_argmax_args, x), 0));
-    TRY(op_lower_out_tiled(c, offsetof(cpu_argmax_args, y), 0, run, run));
-    op_lower_cost(c, (double)(all * p.length), op_lower_bytes(&c->in[0]));
     return TACIT_OK;
 }

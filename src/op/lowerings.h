@@ -92,7 +92,10 @@ bool op_plain_suits(const ir_node *node);
 /* lower_reduce.c */
 tacit_status op_lower_reduce(op_lower *c); /* Reduce*, GlobalAveragePool, GlobalMaxPool */
 bool op_accepts_reduce(const ir_node *node, uint32_t in, const op_operand *view);
-tacit_status op_lower_argmax(op_lower *c);
+
+/* lower_argmax.c */
+tacit_status op_lower_argmax(op_lower *c); /* ArgMax, ArgMin */
+tacit_status op_lower_hardmax(op_lower *c);
 
 /* lower_along.c */
 tacit_status op_lower_cumulate(op_lower *c); /* CumSum, CumProd */

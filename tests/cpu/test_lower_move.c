@@ -221,6 +221,36 @@ static void global_pools_and_argmax(void **state)
     }
 }
 
+/* Ties, NaNs, infinities and zeros of both signs anywhere, in rows of every length and beside. */
+static void extremes_of_odd_values(void **state)
+{
+    (void)state;
+    static const float odd[] = {NAN, -0.0f, 0.0f, INFINITY, -INFINITY, -NAN};
+    static const int64_t shapes[][3] = {{9, 1, 1},  {5, 3, 1},   {7, 64, 1},  {40, 333, 1},
+                                        {3, 7, 40}, {2, 9, 300}, {1, 21, 64}, {2, 5, 3}};
+    static const char *const ops[] = {"ArgMax", "ArgMin", "Hardmax"};
+    rng r = rng_seed(47);
+    for (int i = 0; i < 8 * 24; i++) {
+        const int64_t *s = shapes[i % 8];
+        int variant = i / 8, op = variant % 3, kind = variant / 3 % 4;
+        op_case c;
+        op_case_begin(&c, "", ops[op]);
+        ir_tensor *x = op_case_random(&c, &r, TACIT_F32, SHAPE(s[0], s[1], s[2]), -9, 9);
+        for (int64_t j = 0; j < ir_tensor_count(x); j++) {
+            float *v = (float *)x->data + j;
+            bool rare = kind > 0 && rng_below(&r, 60) == 0;
+            *v = !rare       ? floorf(*v)
+                 : kind == 3 ? odd[rng_below(&r, 6)]
+                             : odd[1 + rng_below(&r, 4)]; /* NaNs would hide the others */
+        }
+        op_case_int(&c, "axis", 1);
+        if (op < 2)
+            op_case_int(&c, "select_last_index", variant & 1);
+        lower_check(&c, &r, 1, 0, 0);
+        op_case_end(&c);
+    }
+}
+
 static void casts_of_integers(void **state)
 {
     (void)state;
@@ -326,6 +356,7 @@ int main(void)
         cmocka_unit_test(gather_rows),
         cmocka_unit_test(reductions_over_any_axes),
         cmocka_unit_test(global_pools_and_argmax),
+        cmocka_unit_test(extremes_of_odd_values),
         cmocka_unit_test(casts_of_integers),
         cmocka_unit_test(rotary_embeddings),
         cmocka_unit_test(resizes),
