@@ -18,6 +18,7 @@ typedef enum cpu_reduction {
     CPU_REDUCE_L2,
     CPU_REDUCE_SQUARES,
     CPU_REDUCE_LOG_SUM,
+    CPU_REDUCE_LOG_SUM_EXP, /* after taking the largest away */
 } cpu_reduction;
 
 /* The kept axes are an index space over (x, y); at each of its positions the reduced axes are

@@ -15,7 +15,7 @@ static const struct {
     {"ReduceProd", CPU_REDUCE_PROD},      {"ReduceL1", CPU_REDUCE_L1},
     {"ReduceL2", CPU_REDUCE_L2},          {"ReduceSumSquare", CPU_REDUCE_SQUARES},
     {"ReduceLogSum", CPU_REDUCE_LOG_SUM}, {"GlobalAveragePool", CPU_REDUCE_MEAN},
-    {"GlobalMaxPool", CPU_REDUCE_MAX},
+    {"GlobalMaxPool", CPU_REDUCE_MAX},    {"ReduceLogSumExp", CPU_REDUCE_LOG_SUM_EXP},
 };
 
 static bool find_reduction(const ir_node *node, cpu_reduction *op)

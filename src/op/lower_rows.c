@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Softmax and the normalisations over trailing axes (cpu/rows.h). */
+ * Softmax, LpNormalization and the normalisations over trailing axes (cpu/rows.h, cpu/lpnorm.h). */
+#include "cpu/lpnorm.h"
 #include "cpu/rows.h"
 #include "op/lowerings.h"
 
@@ -49,6 +50,38 @@ tacit_status op_lower_softmax(op_lower *c)
     TRY(op_lower_out_tiled(c, offsetof(cpu_softmax_args, y), 0, run, run));
     op_lower_cost(c, 8.0 * (double)(outer * length * inner), 2 * op_lower_bytes(&c->out[0]));
     op_lower_note(c, "softmax_f32_%s over %lld elements %lld apart", cpu_isa_name(c->cpu.isa),
+                  (long long)length, (long long)inner);
+    return TACIT_OK;
+}
+
+tacit_status op_lower_lp_norm(op_lower *c)
+{
+    const ir_shape *shape = &c->in[0].type.shape;
+    int64_t power = ir_attr_int(c->node, "p", 2), outer, length, inner;
+    int32_t axis;
+    if (c->in[0].type.dtype != TACIT_F32 || shape->rank == 0 || (power != 1 && power != 2))
+        return OP_LOWER_NO_KERNEL;
+    TRY(ir_axis(ir_attr_int(c->node, "axis", -1), shape->rank, &axis, c->err));
+    split_shape(shape, axis, axis + 1, &outer, &length, &inner);
+    if (outer * length * inner == 0)
+        return TACIT_OK;
+    int64_t rows = rows_of_tile(outer, length, 8192);
+    int64_t groups = (inner + CPU_LPNORM_COLUMNS - 1) / CPU_LPNORM_COLUMNS;
+    int64_t tiles = inner == 1 ? (outer + rows - 1) / rows : outer * groups;
+    if (tiles > INT32_MAX)
+        return OP_LOWER_NO_KERNEL;
+    cpu_lpnorm_args *a =
+        op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, lpnorm_f32),
+                       CPU_PICK(c->cpu.isa, cpu_lpnorm_f32), sizeof *a, (uint32_t)tiles);
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = (cpu_lpnorm_args){
+        .outer = outer, .length = length, .inner = inner, .tile = rows, .absolute = power == 1};
+    uint64_t run = inner == 1 ? (uint64_t)(rows * length) * sizeof(float) : 0;
+    TRY(op_lower_in_tiled(c, offsetof(cpu_lpnorm_args, x), 0, run, run));
+    TRY(op_lower_out_tiled(c, offsetof(cpu_lpnorm_args, y), 0, run, run));
+    op_lower_cost(c, 4.0 * (double)(outer * length * inner), 2 * op_lower_bytes(&c->out[0]));
+    op_lower_note(c, "lpnorm_f32_%s over %lld elements %lld apart", cpu_isa_name(c->cpu.isa),
                   (long long)length, (long long)inner);
     return TACIT_OK;
 }

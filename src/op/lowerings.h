@@ -129,6 +129,7 @@ tacit_status op_lower_blocked_winograd(op_lower *c, const struct op_conv *conv);
 
 /* lower_rows.c */
 tacit_status op_lower_softmax(op_lower *c);
+tacit_status op_lower_lp_norm(op_lower *c);
 tacit_status op_lower_layer_norm(op_lower *c); /* LayerNormalization, RMSNormalization */
 tacit_status op_lower_cast(op_lower *c);       /* Cast, CastLike: integers too */
 tacit_status op_lower_norm(op_lower *c);       /* tacit.Norm */

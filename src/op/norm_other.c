@@ -261,7 +261,7 @@ const op_def op_rows_norm_other[] = {
         .vjp = op_vjp_softmax, .batch = op_batch_axis, .range = op_bounds_softmax),
     ROW("LogSoftmax", axis_infer, log_softmax_eval, log_softmax_decompose, op_lower_softmax,
         .vjp = op_vjp_log_softmax, .batch = op_batch_axis),
-    ROW("LpNormalization", axis_infer, lp_norm_eval, NULL, NULL, .vjp = op_vjp_lp_norm,
+    ROW("LpNormalization", axis_infer, lp_norm_eval, NULL, op_lower_lp_norm, .vjp = op_vjp_lp_norm,
         .batch = op_batch_axis),
     ROW("MeanVarianceNormalization", mvn_infer, mvn_eval, mvn_decompose, NULL),
     ROW("LRN", lrn_infer, lrn_eval, NULL, op_lower_lrn, .spell = op_spell_lrn),

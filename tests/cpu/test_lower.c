@@ -358,6 +358,29 @@ static void large_products(void **state)
     }
 }
 
+/* Lengths that overflow or vanish in f32, zeros, infinities and NaN, too. */
+static void lines_divided_by_their_lengths(void **state)
+{
+    (void)state;
+    static const float odd[] = {0, 1e30f, 1e-30f, 1e-42f, INFINITY, NAN};
+    rng r = rng_seed(32);
+    for (int variant = 0; variant < 3 * 2 * 7; variant++) {
+        op_case c;
+        op_case_begin(&c, "", "LpNormalization");
+        ir_tensor *x = op_case_random(&c, &r, TACIT_F32, SHAPE(5, 70, 33), -5, 5);
+        int kind = variant / 6;
+        for (int64_t i = 0; kind && i < ir_tensor_count(x); i++) {
+            float *v = (float *)x->data + i;
+            if (kind >= 5 ? rng_below(&r, 100) == 0 : i / 33 % 3 != 1) /* some lines whole */
+                *v = kind >= 5 ? odd[kind - 1] : *v * odd[kind - 1];
+        }
+        op_case_int(&c, "axis", variant % 3);
+        op_case_int(&c, "p", 1 + variant / 3 % 2);
+        lower_check(&c, &r, 1, 0, 2e-6);
+        op_case_end(&c);
+    }
+}
+
 static void softmax_and_norms(void **state)
 {
     (void)state;
@@ -445,6 +468,7 @@ int main(void)
         cmocka_unit_test(gemm_with_every_addend),
         cmocka_unit_test(fused_products),
         cmocka_unit_test(large_products),
+        cmocka_unit_test(lines_divided_by_their_lengths),
         cmocka_unit_test(softmax_and_norms),
         cmocka_unit_test(attention),
     };

@@ -168,9 +168,9 @@ static void gather_rows(void **state)
 static void reductions_over_any_axes(void **state)
 {
     (void)state;
-    static const char *const ops[] = {"ReduceSum", "ReduceMean",      "ReduceMax",
-                                      "ReduceMin", "ReduceProd",      "ReduceL1",
-                                      "ReduceL2",  "ReduceSumSquare", "ReduceLogSum"};
+    static const char *const ops[] = {
+        "ReduceSum", "ReduceMean", "ReduceMax",       "ReduceMin",    "ReduceProd",
+        "ReduceL1",  "ReduceL2",   "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"};
     rng r = rng_seed(44);
     /* The last: some of results that lie side by side; 4 to 32 of them are whole vectors. */
     static const int64_t last[] = {37, 4, 8, 16, 32};
@@ -194,6 +194,29 @@ static void reductions_over_any_axes(void **state)
             lower_check(&c, &r, 1, 2, 3e-5);
             op_case_end(&c);
         }
+}
+
+/* Large and small arguments, infinities, NaN: rows one by one and beside each other. */
+static void log_sum_exp_of_odd_values(void **state)
+{
+    (void)state;
+    static const float odd[] = {-INFINITY, INFINITY, NAN, -300, 300};
+    rng r = rng_seed(48);
+    for (int i = 0; i < 2 * 6 * 2; i++) {
+        op_case c;
+        op_case_begin(&c, "", "ReduceLogSumExp");
+        ir_tensor *x = op_case_random(&c, &r, TACIT_F32, SHAPE(9, 37, 33), -90, 90);
+        int kind = i / 2 % 6; /* 5: all elements of some results are -inf */
+        for (int64_t j = 0; kind && j < ir_tensor_count(x); j++) {
+            int64_t result = i & 1 ? j / 33 : j % 33;
+            if (kind == 5 ? result % 2 : rng_below(&r, 50) == 0)
+                ((float *)x->data)[j] = odd[kind == 5 ? 0 : rng_below(&r, (uint64_t)kind + 1)];
+        }
+        int64_t axis = i & 1 ? 2 : i < 12;
+        op_case_i64(&c, TACIT_I64, SHAPE(1), &axis);
+        lower_check(&c, &r, 1, 2, 1e-6);
+        op_case_end(&c);
+    }
 }
 
 static void global_pools_and_argmax(void **state)
@@ -355,6 +378,7 @@ int main(void)
         cmocka_unit_test(pads_that_repeat),
         cmocka_unit_test(gather_rows),
         cmocka_unit_test(reductions_over_any_axes),
+        cmocka_unit_test(log_sum_exp_of_odd_values),
         cmocka_unit_test(global_pools_and_argmax),
         cmocka_unit_test(extremes_of_odd_values),
         cmocka_unit_test(casts_of_integers),
