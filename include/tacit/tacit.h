@@ -180,7 +180,8 @@ TACIT_API void tacit_model_about(const tacit_model *model, tacit_about *out);
 TACIT_API TACIT_MUST_USE tacit_status tacit_model_metadata(const tacit_model *model, uint32_t index,
                                                            const char **key, const char **value);
 /* Weights, for those who train them: type and contents (`data` may be NULL; it receives NULL where
- * the file's contents were left out). They belong to the model. */
+ * the file's contents were left out). They belong to the model. Halves may begin at an odd address,
+ * where the file has them. */
 TACIT_API uint32_t tacit_model_weight_count(const tacit_model *model);
 TACIT_API TACIT_MUST_USE tacit_status tacit_model_weight(const tacit_model *model, uint32_t index,
                                                          tacit_port *out, const void **data);

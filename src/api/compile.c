@@ -174,33 +174,6 @@ static void drop_unused_weights(const tacit_program *p)
     arena_free(&scratch);
 }
 
-/* Small weights of a mapped file, which kernels read where they lie, are copied: a page touched
- * would bring two megabytes around it into the resident set where the system keeps the file in huge
- * ones. So have passes: these pages go, too. A small file may stay. */
-static tacit_status copy_small_weights(tacit_program *p, tacit_error *err)
-{
-    enum { SMALL = 64 << 10 };
-    for (uint32_t i = 0; i < p->graph->values.count; i++) {
-        ir_value *v = p->graph->values.data[i];
-        const ir_tensor *t = v->constant;
-        file_place place;
-        if (!t || !t->data || t->bytes > SMALL ||
-            api_model_mapped(p->model, t->data, t->bytes) < FILE_SMALL)
-            continue;
-        ir_tensor *copy = arena_copy(&p->memory, t, sizeof *t);
-        void *data = arena_alloc_aligned(&p->memory, t->bytes + 1, MEM_ALIGN);
-        if (!copy || !data)
-            return error_memory(err, "a weight");
-        if (!api_model_place((void *)p->model, t->data, t->bytes, &place) ||
-            !file_place_holds(&place) || !file_place_read(&place, 0, data, t->bytes))
-            memcpy(data, t->data, t->bytes);
-        copy->data = data;
-        v->constant = copy;
-        api_model_drop_around(p->model, t->data, t->bytes);
-    }
-    return TACIT_OK;
-}
-
 static tacit_status packed_file(tacit_program *p, const tacit_compile_options *o, const char **out,
                                 tacit_error *err)
 {
@@ -278,7 +251,7 @@ static tacit_status compile(tacit_program *p, const tacit_compile_options *o, ta
         TRY(api_cache_rewrite(p, o, err));
     TRY(validate_graph(p->graph, VALIDATE_PASSED, o->validate, &p->log, err));
     drop_unused_weights(p); /* before others are packed: the peak is lower */
-    TRY(copy_small_weights(p, err));
+    TRY(api_settle_weights(p->model, p->graph, err));
     tacit_tuning *own = NULL, *tuning = o->tuning;
     if (!tuning && o->executor != TACIT_EXEC_REFERENCE) {
         TRY(tacit_tuning_open(NULL, &own, err));

@@ -61,6 +61,9 @@ tacit_value api_builder_handle(tacit_builder *b, ir_value *v);
 tacit_status api_bound_graph(const tacit_model *model, const tacit_dim *dims, uint32_t n_dims,
                              arena *memory, ir_graph **out, tacit_error *err);
 
+/* After the passes: weights that cannot stay where they lie in a file are copied (api/settle.c). */
+tacit_status api_settle_weights(const tacit_model *model, ir_graph *g, tacit_error *err);
+
 /* Outputs of which only the last position is wanted become that. */
 tacit_status api_keep_last(ir_graph *g, const tacit_compile_options *o, tacit_error *err);
 

@@ -99,11 +99,28 @@ bool api_model_place(void *model, const void *data, size_t bytes, file_place *ou
     return file && file_map_place(file, data, bytes, out);
 }
 
+/* The file that the bytes are in or were copied from, and where they are there; NULL: none. */
+static const file_map *origin_of(const tacit_model *m, const void *data, size_t bytes,
+                                 uint64_t *offset)
+{
+    const unsigned char *at = data;
+    const file_map *file = map_of(m, data, bytes);
+    *offset = file ? (uint64_t)(at - file->data) : 0;
+    for (; m && !file; m = m->base) {
+        const load_moved *c = load_moved_of(&m->external, data, bytes);
+        if (!c)
+            continue;
+        *offset = c->offset + (uint64_t)(at - c->data);
+        file = c->file;
+    }
+    return file;
+}
+
 bool api_model_identify(void *model, const void *data, size_t bytes, sha256 *key)
 {
-    const file_map *file = map_of(model, data, bytes);
-    uint64_t place[2] = {file ? (uint64_t)((const unsigned char *)data - file->data) + 1 : 0,
-                         file ? file->size : bytes};
+    uint64_t offset;
+    const file_map *file = origin_of(model, data, bytes, &offset);
+    uint64_t place[2] = {file ? offset + 1 : 0, file ? file->size : bytes};
     sha256_add(key, place, sizeof place);
     if (file)
         sha256_add(key, file->identity, sizeof file->identity);

@@ -131,21 +131,23 @@ uint16_t half_encode(half_format format, double value, bool saturate)
 /* --- many --------------------------------------------------------------------------------------
  */
 
-static void widen_rest(half_format format, const uint16_t *from, int64_t n, float *to)
+static void widen_rest(half_format format, const void *from, int64_t done, int64_t n, float *to)
 {
-    for (int64_t i = 0; i < n; i++)
-        to[i] = format == HALF_F16 ? half_to_f32(from[i]) : bf16_to_f32(from[i]);
+    for (int64_t i = done; i < n; i++) {
+        uint16_t h = half_at(from, i);
+        to[i] = format == HALF_F16 ? half_to_f32(h) : bf16_to_f32(h);
+    }
 }
 
 #if defined(__x86_64__)
 /* Returns how many were converted. */
 __attribute__((target("avx2,f16c"))) static int64_t widen_vectors(half_format format,
-                                                                  const uint16_t *from, int64_t n,
+                                                                  const char *from, int64_t n,
                                                                   float *to)
 {
     int64_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        __m128i x = _mm_loadu_si128((const __m128i *)(const void *)(from + i));
+    for (; i + 8 <= n; i += 8, from += 8 * sizeof(uint16_t)) {
+        __m128i x = _mm_loadu_si128((const __m128i *)(const void *)from);
         __m256 y = format == HALF_F16
                        ? _mm256_cvtph_ps(x)
                        : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
@@ -155,12 +157,12 @@ __attribute__((target("avx2,f16c"))) static int64_t widen_vectors(half_format fo
 }
 #endif
 
-void half_widen(half_format format, const uint16_t *from, int64_t n, float *to)
+void half_widen(half_format format, const void *from, int64_t n, float *to)
 {
     int64_t done = 0;
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2")) /* all that have it convert halves */
         done = widen_vectors(format, from, n, to);
 #endif
-    widen_rest(format, from + done, n - done, to + done);
+    widen_rest(format, from, done, n, to);
 }

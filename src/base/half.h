@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef enum half_format {
     HALF_F16,
@@ -37,8 +38,15 @@ static inline float half_to_f32(uint16_t h)
     v.u |= (size >= 0x7c00u ? 0x7f800000u : 0) | (uint32_t)(h & 0x8000u) << 16;
     return v.f;
 }
-/* Many f16 or bf16 to f32. */
-void half_widen(half_format format, const uint16_t *from, int64_t n, float *to);
+/* A half at any address. */
+static inline uint16_t half_at(const void *halves, int64_t i)
+{
+    uint16_t h;
+    memcpy(&h, (const char *)halves + i * (int64_t)sizeof h, sizeof h);
+    return h;
+}
+/* Many f16 or bf16, at any address, to f32. */
+void half_widen(half_format format, const void *from, int64_t n, float *to);
 /* Is it an f16 number? */
 static inline bool f32_is_f16(float value)
 {

@@ -22,7 +22,7 @@ static inline size_t cpu_half_bytes(int64_t panels, int64_t width, int64_t k)
 
 /* Packs a constant B, of which rows or columns are adjacent (a stride is 1); tile t is panel t. */
 typedef struct cpu_half_pack_args {
-    const uint16_t *b;
+    const char *b; /* halves, at any address */
     uint16_t *packed;
     int64_t n, k, b_row, b_col;
     int64_t k_begin, k_end; /* only these rows of B */

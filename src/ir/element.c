@@ -93,9 +93,9 @@ double ir_load_f64(tacit_dtype dtype, const void *data, int64_t i)
     case TACIT_F32:
         return ((const float *)data)[i];
     case TACIT_F16:
-        return half_to_f32(((const uint16_t *)data)[i]);
+        return half_to_f32(half_at(data, i));
     case TACIT_BF16:
-        return bf16_to_f32(((const uint16_t *)data)[i]);
+        return bf16_to_f32(half_at(data, i));
     case TACIT_F8E4M3FN:
     case TACIT_F8E4M3FNUZ:
     case TACIT_F8E5M2:

@@ -64,13 +64,12 @@ static size_t element_of(tacit_dtype t)
 static void read_source(const ir_tensor *t, const ir_tensor *from, int64_t begin, int64_t n,
                         void *out)
 {
-    const uint16_t *halves = (const uint16_t *)from->data + begin;
-    if (from->dtype == t->dtype) {
-        size_t element = element_of(t->dtype);
-        memcpy(out, (const char *)from->data + (size_t)begin * element, (size_t)n * element);
-    } else {
-        half_widen(from->dtype == TACIT_F16 ? HALF_F16 : HALF_BF16, halves, n, out);
-    }
+    size_t element = element_of(from->dtype);
+    const char *at = (const char *)from->data + (size_t)begin * element;
+    if (from->dtype == t->dtype)
+        memcpy(out, at, (size_t)n * element);
+    else
+        half_widen(from->dtype == TACIT_F16 ? HALF_F16 : HALF_BF16, at, n, out);
 }
 
 /* Row `row` from its element `begin` to `end`. */

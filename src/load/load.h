@@ -4,7 +4,7 @@
  *
  * Files are hostile until proven otherwise: every reader is bounded by its input, refuses what does
  * not add up and says which file, node or tensor and why. Tensor bytes stay where they are in the
- * mapped file wherever their alignment allows it.
+ * mapped file wherever their alignment allows it; halves of ONNX files wherever they lie.
  */
 #ifndef LOAD_LOAD_H
 #define LOAD_LOAD_H
@@ -18,11 +18,20 @@ typedef struct load_file {
     const char *path;
     file_map map;
 } load_file;
+/* A tensor that could not stay where it lies, and which bytes of which file it was made from. */
+typedef struct load_moved {
+    const unsigned char *data;
+    size_t bytes, offset;
+    const file_map *file;
+} load_moved;
 typedef struct load_files {
     load_file *first;
+    VEC(load_moved) copies; /* by address */
 } load_files;
 /* Call once, after the last use of the graph and before its arena is freed. */
 void load_files_close(load_files *files);
+/* The copy that these bytes are part of; NULL: of none. */
+const load_moved *load_moved_of(const load_files *files, const void *data, size_t bytes);
 
 typedef struct load_options {
     const char *name; /* the file, for messages; may be NULL */

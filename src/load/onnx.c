@@ -185,6 +185,7 @@ tacit_status load_onnx(const void *data, size_t size, const load_options *option
         r.budget = SIZE_MAX;
     tacit_status status = read_model(&r, (wire_span){data, size});
     arena_free(&scratch);
+    onnx_sort_copies(files);
     if (status == TACIT_OK)
         *out = r.top;
     else if (r.options->name)

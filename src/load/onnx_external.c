@@ -12,6 +12,33 @@ void load_files_close(load_files *files)
     files->first = NULL;
 }
 
+const load_moved *load_moved_of(const load_files *files, const void *data, size_t bytes)
+{
+    const unsigned char *at = data;
+    uint32_t low = 0, high = files->copies.count;
+    while (low < high) { /* the first that begins behind it */
+        uint32_t middle = low + (high - low) / 2;
+        if (files->copies.data[middle].data <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    const load_moved *c = low ? &files->copies.data[low - 1] : NULL;
+    return c && at + bytes <= c->data + c->bytes ? c : NULL;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const load_moved *x = a, *y = b;
+    return (x->data > y->data) - (x->data < y->data);
+}
+
+void onnx_sort_copies(load_files *files)
+{
+    if (files->copies.count)
+        qsort(files->copies.data, files->copies.count, sizeof *files->copies.data, by_address);
+}
+
 static tacit_status parse_number(onnx_reader *r, wire_span text, const char *key, uint64_t *out)
 {
     uint64_t value = 0;

@@ -62,6 +62,8 @@ typedef struct onnx_external {
 tacit_status onnx_external_entry(onnx_reader *r, wire_span entry, onnx_external *out);
 tacit_status onnx_external_bytes(onnx_reader *r, const onnx_external *x, size_t expected,
                                  wire_span *out, const file_map **whence);
+/* All tensors have been read. */
+void onnx_sort_copies(load_files *files);
 
 /* --- types (onnx_type.c) ---------------------------------------------------------------------- */
 /* How dims that are not numbers are read. */

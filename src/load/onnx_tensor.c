@@ -4,7 +4,10 @@
 
 #include "load/onnx_reader.h"
 
-enum { DROP_FROM = 64 * 1024 }; /* smaller copies are not worth a system call */
+enum {
+    DROP_FROM = 64 * 1024, /* smaller copies are not worth a system call */
+    HALVES_FROM = 2048,    /* elements: fewer cost nothing */
+};
 
 typedef struct tensor_proto {
     ir_shape shape;
@@ -250,25 +253,53 @@ static bool booleans_clean(wire_span raw)
     return seen <= 1;
 }
 
+/* Weights in half precision are widened or packed before anybody computes with them (those that are
+ * not see api/settle.c), so they may lie anywhere in a file. But who knows what operators of a
+ * caller do. */
+static bool lies_anywhere(const onnx_reader *r, const tensor_proto *t, const file_map *whence)
+{
+    bool half = t->dtype == TACIT_F16 || t->dtype == TACIT_BF16;
+    return half && whence && t->count >= HALVES_FROM &&
+           !(r->options->registry && r->options->registry->count);
+}
+
+/* Can the bytes be used where they are? */
+static bool lies_well(const onnx_reader *r, const tensor_proto *t, wire_span raw,
+                      const file_map *whence)
+{
+    if (t->dtype == TACIT_BOOL)
+        return booleans_clean(raw);
+    return (uintptr_t)raw.data % alignment(t->dtype) == 0 || lies_anywhere(r, t, whence);
+}
+
+static tacit_status copy_bytes(onnx_reader *r, const tensor_proto *t, wire_span raw,
+                               const file_map *whence, ir_tensor *out)
+{
+    TRY(make(r, t, out));
+    unsigned char *bytes = out->data;
+    if (raw.size)
+        memcpy(bytes, raw.data, raw.size);
+    for (size_t i = 0; t->dtype == TACIT_BOOL && i < raw.size; i++)
+        bytes[i] = bytes[i] != 0;
+    if (!whence || !raw.size)
+        return TACIT_OK;
+    load_moved copy = {bytes, raw.size, (size_t)(raw.data - whence->data), whence};
+    if (!vec_push(r->memory, &r->files->copies, copy))
+        return error_memory(r->err, "a tensor");
+    if (raw.size >= DROP_FROM)
+        file_map_drop(whence, raw.data, raw.size);
+    return TACIT_OK;
+}
+
 static tacit_status from_bytes(onnx_reader *r, const tensor_proto *t, wire_span raw,
                                const file_map *whence, ir_tensor *out)
 {
     size_t want = ir_dtype_bytes(t->dtype, t->count);
     if (raw.size != want)
         return size_error(r, t, raw.size, want);
-    bool clean = t->dtype != TACIT_BOOL || booleans_clean(raw);
-    if (want && clean && (uintptr_t)raw.data % alignment(t->dtype) == 0) {
-        *out = ir_tensor_view(t->dtype, &t->shape, raw.data);
-        return TACIT_OK;
-    }
-    TRY(make(r, t, out));
-    if (want)
-        memcpy(out->data, raw.data, want);
-    unsigned char *bytes = out->data;
-    for (size_t i = 0; !clean && i < want; i++)
-        bytes[i] = bytes[i] != 0;
-    if (whence && want >= DROP_FROM)
-        file_map_drop(whence, raw.data, want);
+    if (!want || !lies_well(r, t, raw, whence))
+        return copy_bytes(r, t, raw, whence, out);
+    *out = ir_tensor_view(t->dtype, &t->shape, raw.data);
     return TACIT_OK;
 }
 

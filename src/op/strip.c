@@ -34,7 +34,7 @@ void op_strip_load_f64(tacit_dtype dtype, const void *data, int64_t at, int64_t 
         LOAD_CASE(TACIT_U64, uint64_t, double)
     case TACIT_BF16:
         for (int64_t i = 0; i < n; i++)
-            to[i] = bf16_to_f32(((const uint16_t *)data)[at + i * stride]);
+            to[i] = bf16_to_f32(half_at(data, at + i * stride));
         return;
     default:
         for (int64_t i = 0; i < n; i++)
@@ -92,6 +92,11 @@ typedef struct bytes16 {
     uint64_t part[2];
 } bytes16;
 
+/* Halves may lie anywhere. */
+typedef struct __attribute__((packed)) bytes2 {
+    uint16_t all;
+} bytes2;
+
 #define COPY_CASE(BYTES, TYPE)                                                                     \
     case BYTES:                                                                                    \
         for (int64_t i = 0; i < n; i++)                                                            \
@@ -116,7 +121,7 @@ void op_strip_copy(tacit_dtype dtype, void *to, int64_t to_at, int64_t to_stride
     }
     switch (size) {
         COPY_CASE(1, uint8_t)
-        COPY_CASE(2, uint16_t)
+        COPY_CASE(2, bytes2)
         COPY_CASE(4, uint32_t)
         COPY_CASE(8, uint64_t)
         COPY_CASE(16, bytes16)

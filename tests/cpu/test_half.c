@@ -54,7 +54,7 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 
 typedef struct operands {
     tacit_dtype dtype;
-    int64_t n, k, b_row, b_col;
+    int64_t n, k, b_row, b_col, count;
     uint16_t *b;
     float *a, *wide, *bias;
 } operands;
@@ -64,7 +64,7 @@ static operands make(rng *r, tacit_dtype dtype, int64_t n, int64_t k, bool turne
 {
     operands o = {
         .dtype = dtype, .n = n, .k = k, .b_row = turned ? 1 : n + 3, .b_col = turned ? k + 5 : 1};
-    int64_t count = turned ? n * o.b_col : k * o.b_row;
+    int64_t count = o.count = turned ? n * o.b_col : k * o.b_row;
     o.a = test_floats(r, k, -1, 1);
     o.bias = test_floats(r, n, -1, 1);
     o.wide = test_floats(r, count, 0, 0);
@@ -100,7 +100,11 @@ static const float *half_right(const operands *o, cpu_isa isa)
     char *packed = aligned_alloc(64, room);
     assert_non_null(packed);
     memset(packed, 0x5a, room);
-    cpu_half_pack_args p = {o->b, (void *)packed, o->n, o->k, o->b_row, o->b_col, 0, 0};
+    size_t odd = (size_t)(o->n % 2), halves = (size_t)o->count * sizeof *o->b;
+    char *b = malloc(halves + odd);
+    assert_non_null(b);
+    memcpy(b + odd, o->b, halves); /* they lie anywhere */
+    cpu_half_pack_args p = {b + odd, (void *)packed, o->n, o->k, o->b_row, o->b_col, 0, 0};
     cpu_kernel pack = o->dtype == TACIT_F16 ? CPU_PICK(isa, cpu_half_pack_f16)
                                             : CPU_PICK(isa, cpu_half_pack_bf16);
     for (int64_t k = 0; k < o->k; k = p.k_end) { /* in pieces, the last columns first */
@@ -110,6 +114,7 @@ static const float *half_right(const operands *o, cpu_isa isa)
             pack(&p, t, t + 1);
     }
     assert_true((uint8_t)packed[bytes] == 0x5a); /* nothing beyond */
+    free(b);
     return (const void *)packed;
 }
 

@@ -5,14 +5,17 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "api/internal.h"
 #include "base/half.h"
 #include "base/rng.h"
+#include "base/sbuf.h"
 
 enum { ROWS = 6, WIDTH = 192, CHANNELS = 64, SIDE = 10, OUTPUTS = 2 };
 
@@ -21,6 +24,7 @@ typedef struct network {
     rng r;
     tacit_dtype half; /* F32: the twin */
     tacit_dtype kind; /* of the halves, in the twin too: its weights have their values */
+    uint32_t outputs;
 } network;
 
 static uint16_t encode(tacit_dtype kind, double x)
@@ -219,12 +223,49 @@ static void forget(results *r)
         free(r->out[i].data);
 }
 
+/* Weights that lie at odd addresses. */
+static uint32_t count_odd(const tacit_model *m)
+{
+    uint32_t odd = 0;
+    tacit_port port;
+    const void *data;
+    for (uint32_t i = 0; tacit_model_weight(m, i, &port, &data) == TACIT_OK; i++)
+        odd += (uintptr_t)data % 2;
+    return odd;
+}
+
+/* The model from a file, with all large weights one byte off from where we put them (`odd`): a
+ * field that says who made the model comes before everything else, too. */
+static tacit_model *reloaded(const tacit_model *m, bool odd)
+{
+    static const char field[] = {0x1a, 3, 'a', 'b', 'c'};
+    char path[] = "/tmp/tacit-halves-XXXXXX.onnx";
+    tacit_error err = {0};
+    tacit_model *back = NULL;
+    sbuf bytes;
+    sbuf_init(&bytes, NULL);
+    assert_int_equal(load_onnx_encode(m->graph, &bytes, &err), TACIT_OK);
+    FILE *f = fdopen(mkstemps(path, 5), "wb");
+    assert_non_null(f);
+    if (odd)
+        assert_int_equal(fwrite(field, 1, sizeof field, f), sizeof field);
+    assert_int_equal(fwrite(bytes.data, 1, bytes.length, f), bytes.length);
+    assert_int_equal(fclose(f), 0);
+    sbuf_free(&bytes);
+    if (tacit_model_load(path, NULL, &back, &err) != TACIT_OK)
+        fail_msg("%s", err.message);
+    unlink(path);
+    assert_int_equal(count_odd(back) > 0, odd);
+    return back;
+}
+
 static void check(add_fn *add, int64_t size, tacit_dtype kind)
 {
     tacit_model *half = make(add, size, kind, kind), *twin = make(add, size, TACIT_F32, kind);
+    tacit_model *odd = reloaded(half, true);
     results want = run(twin, TACIT_EXEC_SERIAL);
-    for (int way = 0; way < 2; way++) {
-        results got = run(half, way ? TACIT_EXEC_TASKS : TACIT_EXEC_SERIAL);
+    for (int way = 0; way < 4; way++) {
+        results got = run(way < 2 ? half : odd, way % 2 ? TACIT_EXEC_TASKS : TACIT_EXEC_SERIAL);
         assert_int_equal(got.evaluated, want.evaluated);
         assert_int_equal(got.out[0].dtype, TACIT_F32);
         assert_int_equal(got.out[0].bytes, want.out[0].bytes);
@@ -239,6 +280,7 @@ static void check(add_fn *add, int64_t size, tacit_dtype kind)
     }
     forget(&want);
     tacit_model_free(half);
+    tacit_model_free(odd);
     tacit_model_free(twin);
 }
 
@@ -260,11 +302,169 @@ static void images(void **state)
     check(add_images, 3, TACIT_F16);
 }
 
+/* --- halves that lie at odd addresses, read by all kinds of ops ---------------------------------
+ */
+
+enum { HIGH = 48, WIDE = 64 }; /* of a weight that is large enough not to be copied */
+
+/* A branch of If: `op` of what it captures, plus a weight of its own. */
+static tacit_model *branch(const char *op, tacit_dtype kind)
+{
+    network n = {.r = rng_seed(3), .half = kind, .kind = kind};
+    tacit_model *body = NULL;
+    assert_int_equal(tacit_builder_create("branch", NULL, &n.b, NULL), TACIT_OK);
+    tacit_value w = tacit_builder_input(n.b, "w", kind, 2, (int64_t[]){HIGH, WIDE}, NULL);
+    tacit_value own = weight(&n, 2, (int64_t[]){HIGH, WIDE}, -1, 1);
+    tacit_builder_output(n.b, "y", two(&n, "Add", node(&n, op, 1, &w), own));
+    assert_int_equal(tacit_builder_finish(n.b, &body, NULL), TACIT_OK);
+    tacit_builder_free(n.b);
+    return body;
+}
+
+static tacit_value integers(network *n, int64_t count, const int64_t *values)
+{
+    return tacit_builder_constant(n->b, NULL, TACIT_I64, 1, &count, values);
+}
+
+static void add_branches(network *n, tacit_value w)
+{
+    tacit_model *yes = branch("Neg", n->kind), *no = branch("Abs", n->kind);
+    tacit_value c = tacit_builder_input(n->b, "choice", TACIT_BOOL, 0, NULL, NULL);
+    tacit_value y = node(n, "If", 1, &c);
+    tacit_builder_attr_graph(n->b, "then_branch", yes, 1, &w);
+    tacit_builder_attr_graph(n->b, "else_branch", no, 1, &w);
+    tacit_builder_output(n->b, "branched", y);
+    tacit_model_free(yes);
+    tacit_model_free(no);
+}
+
+static void output(network *n, tacit_value v)
+{
+    static const char *const names[] = {"o0",  "o1",  "o2",  "o3",  "o4",  "o5",
+                                        "o6",  "o7",  "o8",  "o9",  "o10", "o11",
+                                        "o12", "o13", "o14", "o15", "o16", "o17"};
+    assert_true(n->outputs < sizeof names / sizeof *names);
+    tacit_builder_output(n->b, names[n->outputs++], v);
+}
+
+/* Places of the weight are moved, chosen, written, compared, rounded, summed. */
+static void add_readers(network *n, int64_t size)
+{
+    int64_t dims[2] = {HIGH, WIDE}, one[2] = {1, HIGH};
+    tacit_value w = weight(n, 2, dims, -1, 1);
+    tacit_value x = tacit_builder_input(n->b, "x", TACIT_F32, 2, dims, NULL);
+    tacit_value row = tacit_builder_input(n->b, "row", TACIT_F32, 2, one, NULL);
+    tacit_value ids = tacit_builder_input(n->b, "ids", TACIT_I64, 1, &size, NULL);
+    tacit_value h = cast(n, x, n->half);
+    output(n, node(n, "Identity", 1, &w));
+    output(n, turned(n, w));
+    output(n, node(n, "Concat", 2, (tacit_value[]){w, h}));
+    tacit_builder_attr_int(n->b, "axis", 1);
+    output(n, two(n, "Gather", w, ids));
+    output(n, two(n, "Gather", w, ids));
+    tacit_builder_attr_int(n->b, "axis", 1);
+    tacit_value cut[5] = {w, integers(n, 2, (int64_t[]){1, 3}), integers(n, 2, (int64_t[]){40, 60}),
+                          integers(n, 2, (int64_t[]){0, 1}), integers(n, 2, (int64_t[]){3, 2})};
+    output(n, node(n, "Slice", 5, cut));
+    output(n, two(n, "Pad", w, integers(n, 4, (int64_t[]){1, 2, 3, 4})));
+    output(n, two(n, "Tile", w, integers(n, 2, (int64_t[]){2, 3})));
+    output(n, two(n, "Less", w, h));
+    output(n, node(n, "Where", 3, (tacit_value[]){two(n, "Less", w, h), w, h}));
+    tacit_value rows = integers(n, 3, (int64_t[]){9, 0, 40});
+    tacit_value at = two(n, "Reshape", rows, integers(n, 2, (int64_t[]){3, 1}));
+    output(n, node(n, "ScatterND", 3, (tacit_value[]){w, at, two(n, "Gather", h, rows)}));
+    output(n, node(n, "ScatterND", 3, (tacit_value[]){h, at, two(n, "Gather", w, rows)}));
+    output(n, two(n, "Add", two(n, "Mul", h, w), w));
+    output(n, node(n, "Erf", 1, &w));
+    output(n, two(n, "ReduceSum", w, integers(n, 1, (int64_t[]){0})));
+    output(n, two(n, "MatMul", cast(n, row, n->half), w));
+    output(n, two(n, "MatMul", row, cast(n, w, TACIT_F32)));
+    output(n, two(n, "MatMul", two(n, "MatMul", h, turned(n, w)), w));
+    add_branches(n, w);
+}
+typedef struct bytes {
+    unsigned char *data;
+    size_t size;
+} bytes;
+
+/* All outputs, one behind the other. */
+static bytes run_readers(const tacit_model *m, tacit_compile_options o, unsigned char condition)
+{
+    static float x[HIGH * WIDE], row[HIGH];
+    static int64_t ids[] = {3, 0, 40, 7, 3};
+    tacit_program *p = NULL;
+    tacit_session *s = NULL;
+    tacit_error err = {0};
+    tacit_tensor out[20] = {{0}};
+    rng r = rng_seed(5);
+    for (int i = 0; i < HIGH * WIDE; i++)
+        x[i] = (float)rng_normal(&r);
+    memcpy(row, x + 9, sizeof row);
+    tacit_tensor in[] = {
+        {.name = "x", .dtype = TACIT_F32, .rank = 2, .dims = {HIGH, WIDE}, .data = x},
+        {.name = "row", .dtype = TACIT_F32, .rank = 2, .dims = {1, HIGH}, .data = row},
+        {.name = "ids", .dtype = TACIT_I64, .rank = 1, .dims = {5}, .data = ids},
+        {.name = "choice", .dtype = TACIT_BOOL, .data = &condition},
+    };
+    size_t sizes[] = {sizeof x, sizeof row, sizeof ids, sizeof condition};
+    for (int i = 0; i < 4; i++)
+        in[i].bytes = sizes[i];
+    if (tacit_compile(m, &o, &p, &err) != TACIT_OK || tacit_session_create(p, &s, &err) != TACIT_OK)
+        fail_msg("%s", err.message);
+    uint32_t n = tacit_program_output_count(p);
+    assert_true(n <= sizeof out / sizeof *out);
+    if (tacit_run(s, in, sizeof in / sizeof *in, out, n, &err) != TACIT_OK)
+        fail_msg("%s", err.message);
+    bytes all = {0};
+    for (uint32_t i = 0; i < n; i++)
+        all.size += out[i].bytes;
+    all.data = malloc(all.size);
+    assert_non_null(all.data);
+    for (size_t i = 0, at = 0; i < n; at += out[i++].bytes)
+        memcpy(all.data + at, out[i].data, out[i].bytes);
+    tacit_session_free(s);
+    tacit_program_free(p);
+    return all;
+}
+
+/* Wherever the weights lie in the file, every executor makes the same of them. */
+static void check_readers(tacit_dtype kind)
+{
+    static const char *const all[] = {"all"};
+    static const tacit_compile_options ways[] = {
+        {.executor = TACIT_EXEC_SERIAL, .validate = TACIT_VALIDATE_STRICT},
+        {.executor = TACIT_EXEC_TASKS, .threads = 2},
+        {.executor = TACIT_EXEC_SERIAL, .disabled_passes = all, .n_disabled_passes = 1},
+        {.executor = TACIT_EXEC_REFERENCE},
+    };
+    tacit_model *made = make(add_readers, 5, kind, kind);
+    tacit_model *even = reloaded(made, false), *odd = reloaded(made, true);
+    for (size_t i = 0; i < 2 * sizeof ways / sizeof *ways; i++) {
+        bytes want = run_readers(even, ways[i / 2], i % 2);
+        bytes got = run_readers(odd, ways[i / 2], i % 2);
+        assert_int_equal(got.size, want.size);
+        assert_memory_equal(got.data, want.data, want.size);
+        free(want.data);
+        free(got.data);
+    }
+    tacit_model_free(even);
+    tacit_model_free(odd);
+    tacit_model_free(made);
+}
+
+static void odd_addresses(void **state)
+{
+    (void)state;
+    check_readers(TACIT_F16);
+    check_readers(TACIT_BF16);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks),
         cmocka_unit_test(images),
+        cmocka_unit_test(odd_addresses),
     };
     return cmocka_run_group_tests_name("half precision", tests, NULL, NULL);
 }
