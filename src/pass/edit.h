@@ -222,6 +222,8 @@ static inline bool pass_half(const ir_value *v) /* a tensor of half precision */
     return v && v->type.kind == IR_TENSOR &&
            (v->type.dtype == TACIT_F16 || v->type.dtype == TACIT_BF16);
 }
+/* Does the model compute `n` in half precision, and we in f32? */
+bool pass_was_half(const ir_node *n);
 /* Is `n` a Cast of known halves to f32 that only products and convolutions read, as weights? */
 bool pass_widens_weight(const pass_edit *e, const ir_node *n);
 static inline int64_t pass_dim(const ir_value *v, int32_t from_end) /* 1 is the last */

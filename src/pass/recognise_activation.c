@@ -5,6 +5,7 @@
  * description covers every order and grouping that exporters choose. */
 #include <math.h>
 
+#include "base/half.h"
 #include "pass/edit.h"
 
 enum { FACTORS = 4 };
@@ -19,6 +20,22 @@ typedef struct product {
 static bool near(double x, double expected)
 {
     return fabs(x - expected) <= 1e-5 * fabs(expected);
+}
+
+/* Is it a constant of GELU, or what is left of one in a half, it or its reciprocal? The latter only
+ * of a node that the model computes in halves: its own roundings move the result by far more than
+ * that of a constant (docs/passes.md). */
+static bool gelu_constant(const ir_node *n, double x, double expected)
+{
+    static const half_format formats[] = {HALF_F16, HALF_BF16};
+    bool found = near(x, expected);
+    for (size_t i = 0; !found && pass_was_half(n) && i < sizeof formats / sizeof *formats; i++) {
+        half_format f = formats[i];
+        double factor = half_decode(f, half_encode(f, expected, false));
+        double divisor = half_decode(f, half_encode(f, 1 / expected, false));
+        found = fabs(x - factor) <= 1e-7 * expected || fabs(x * divisor - 1) <= 1e-7;
+    }
+    return found;
 }
 
 /* Flattens `v` into `p`. Only values with a single reader are opened (the root apart): the operand
@@ -103,18 +120,18 @@ static bool power_of(const pass_edit *e, ir_value *v, const ir_value *x, uint32_
     return true;
 }
 
-/* u = sqrt(2/pi)·(x + 0.044715·x³), or the same as sqrt(2/pi)·x·(1 + 0.044715·x²). */
-static bool gelu_argument(const pass_edit *e, ir_value *u, const ir_value *x, pass_set *s)
+/* tanh of u = sqrt(2/pi)·(x + 0.044715·x³), or the same as sqrt(2/pi)·x·(1 + 0.044715·x²)? */
+static bool gelu_argument(const pass_edit *e, const ir_node *tanh, const ir_value *x, pass_set *s)
 {
     const double root = 0.79788456080286535588, cubic = 0.044715;
     double c, k;
-    product p = product_of(e, u, true, s);
-    if (p.too_many || !near(p.coefficient, root))
+    product p = product_of(e, tanh->inputs[0], true, s);
+    if (p.too_many || !gelu_constant(tanh, p.coefficient, root))
         return false;
     if (p.count == 1) {
         ir_node *add = pass_from(e, p.factors[0], PASS_ADD);
         ir_value *rest = add ? pass_other(add, x) : NULL;
-        if (!rest || !power_of(e, rest, x, 3, &c, s) || !near(c, cubic))
+        if (!rest || !power_of(e, rest, x, 3, &c, s) || !gelu_constant(tanh, c, cubic))
             return false;
         pass_set_add(s, add);
         return true;
@@ -123,7 +140,7 @@ static bool gelu_argument(const pass_edit *e, ir_value *u, const ir_value *x, pa
         ir_value *rest;
         ir_node *add = p.factors[i]->producer;
         if (p.factors[1 - i] != x || !pass_with_scalar(e, add, PASS_ADD, &rest, &k) || k != 1 ||
-            !power_of(e, rest, x, 2, &c, s) || !near(c, cubic))
+            !power_of(e, rest, x, 2, &c, s) || !gelu_constant(tanh, c, cubic))
             continue;
         pass_set_add(s, add);
         return true;
@@ -170,9 +187,11 @@ static kind classify(const pass_edit *e, ir_value *v, const ir_value *x, double 
         return NONE;
     pass_set_add(s, f);
     if (pass_is(e, f, PASS_ERF))
-        return scaled(e, f->inputs[0], x, &c, s) && near(c, 0.70710678118654752440) ? GELU : NONE;
+        return scaled(e, f->inputs[0], x, &c, s) && gelu_constant(f, c, 0.70710678118654752440)
+                   ? GELU
+                   : NONE;
     if (pass_is(e, f, PASS_TANH))
-        return gelu_argument(e, f->inputs[0], x, s) ? GELU_TANH : NONE;
+        return gelu_argument(e, f, x, s) ? GELU_TANH : NONE;
     return NONE;
 }
 

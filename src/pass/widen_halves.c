@@ -3,8 +3,12 @@
  * or bf16 is computed in f32, for which there are kernels, and rounded where it leaves the region:
  * at outputs of the graph, and before nodes that stay as they are. Between them nothing is rounded,
  * so results are nearer to the exact ones than those of the model as written. */
+#include <string.h>
+
 #include "op/build.h"
 #include "pass/edit.h"
+
+static const char widened_note[] = "halves are computed in f32";
 
 typedef struct widening {
     pass_context *c;
@@ -15,6 +19,14 @@ typedef struct widening {
     ir_value **wide;   /* by half: the same in f32, once somebody needs it */
     ir_value **narrow; /* by widened value: the half that it was, likewise */
 } widening;
+
+bool pass_was_half(const ir_node *n)
+{
+    for (const ir_note *note = n->notes; note; note = note->next)
+        if (strcmp(note->text, widened_note) == 0)
+            return true;
+    return false;
+}
 
 static bool has_halves(const ir_graph *g)
 {
@@ -156,7 +168,7 @@ static tacit_status widen(widening *w, ir_node *n, const ir_type *out)
         v->type.dtype = TACIT_F32;
         v->constant = NULL; /* what inference knew of it was of halves */
     }
-    ir_node_note(w->g, n, w->c->name, "halves are computed in f32");
+    ir_node_note(w->g, n, w->c->name, "%s", widened_note);
     w->c->rewrites++;
     return TACIT_OK;
 }
