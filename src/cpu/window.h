@@ -68,6 +68,11 @@ typedef struct cpu_max_where_args {
 
 CPU_DECLARE(cpu_max_where_f32);
 
+/* The same without places, by rows: all rows under a row of the result become one, then its windows
+ * are compared. At most CPU_MAX_ROWS rows and CPU_MAX_LINE columns with their padding. */
+enum { CPU_MAX_ROWS = 64, CPU_MAX_LINE = 4096 };
+CPU_DECLARE(cpu_max_volume_f32);
+
 /* The adjoint of pooling: every dy goes to the window's first maximum, or in equal shares to all of
  * it. x is read for CPU_WINDOW_MAX only. Tile t: `tile` planes. */
 typedef struct cpu_pool_grad_args {

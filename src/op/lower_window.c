@@ -139,11 +139,11 @@ static tacit_status lower_pool_volume(op_lower *c, const op_plane *p, const op_d
     return TACIT_OK;
 }
 
-/* MaxPool that says where. */
-static tacit_status lower_max_where(op_lower *c, const op_plane *p, const op_depth *z,
-                                    int64_t volumes)
+/* What both kernels below have. */
+static cpu_max_where_args plan_max(const op_lower *c, const op_plane *p, const op_depth *z)
 {
-    cpu_max_where_args m = {.rows = volumes * z->out * p->out[0],
+    const int64_t *x = c->in[0].type.shape.dims;
+    cpu_max_where_args m = {.rows = x[0] * x[1] * z->out * p->out[0],
                             .volume = z->in * p->in[0] * p->in[1],
                             .in = {z->in, p->in[0], p->in[1]},
                             .out = {z->out, p->out[0], p->out[1]},
@@ -152,26 +152,57 @@ static tacit_status lower_max_where(op_lower *c, const op_plane *p, const op_dep
                             .dilation = {z->dilation, p->dilation[0], p->dilation[1]},
                             .pad = {z->pad, p->pad[0], p->pad[1]},
                             .by_column = ir_attr_int(c->node, "storage_order", 0) == 1};
-    int64_t taps = z->kernel * p->kernel[0] * p->kernel[1];
-    m.tile = 65536 / (p->out[1] * (taps + 1)) + 1;
-    int64_t tiles = (m.rows + m.tile - 1) / m.tile;
-    if (m.volume > INT32_MAX || tiles > INT32_MAX || !op_lower_wants(c, 0))
+    return m;
+}
+
+static tacit_status emit_max(op_lower *c, cpu_max_where_args *m, const char *name, cpu_kernel fn,
+                             int64_t work)
+{
+    m->tile = 65536 / work + 1;
+    int64_t tiles = (m->rows + m->tile - 1) / m->tile;
+    if (tiles > INT32_MAX)
         return OP_LOWER_NO_KERNEL;
-    cpu_max_where_args *a =
-        op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, max_where_f32),
-                       CPU_PICK(c->cpu.isa, cpu_max_where_f32), sizeof *a, (uint32_t)tiles);
+    cpu_max_where_args *a = op_lower_thunk(c, name, fn, sizeof *a, (uint32_t)tiles);
     if (!a)
         return TACIT_ERR_MEMORY;
-    *a = m;
-    uint64_t run = (uint64_t)(m.tile * p->out[1]);
+    *a = *m;
+    uint64_t run = (uint64_t)(m->tile * m->out[2]) * sizeof(float);
+    int64_t taps = m->kernel[0] * m->kernel[1] * m->kernel[2];
     TRY(op_lower_in(c, offsetof(cpu_max_where_args, x), 0));
-    TRY(op_lower_out_tiled(c, offsetof(cpu_max_where_args, y), 0, run * sizeof(float),
-                           run * sizeof(float)));
-    TRY(op_lower_out_tiled(c, offsetof(cpu_max_where_args, where), 1, run * sizeof(int64_t),
-                           run * sizeof(int64_t)));
-    op_lower_cost(c, (double)taps * (double)(m.rows * p->out[1]),
-                  op_lower_bytes(&c->in[0]) + 3 * op_lower_bytes(&c->out[0]));
+    TRY(op_lower_out_tiled(c, offsetof(cpu_max_where_args, y), 0, run, run));
+    op_lower_cost(c, (double)taps * (double)(m->rows * m->out[2]),
+                  op_lower_bytes(&c->in[0]) + op_lower_bytes(&c->out[0]));
+    return TACIT_OK;
+}
+
+/* MaxPool that says where. */
+static tacit_status lower_max_where(op_lower *c, const op_plane *p, const op_depth *z)
+{
+    cpu_max_where_args m = plan_max(c, p, z);
+    int64_t taps = z->kernel * p->kernel[0] * p->kernel[1];
+    if (m.volume > INT32_MAX || !op_lower_wants(c, 0))
+        return OP_LOWER_NO_KERNEL;
+    TRY(emit_max(c, &m, CPU_PICK_NAME(c->cpu.isa, max_where_f32),
+                 CPU_PICK(c->cpu.isa, cpu_max_where_f32), p->out[1] * (taps + 1)));
+    uint64_t run = (uint64_t)(m.tile * p->out[1]) * sizeof(int64_t);
+    TRY(op_lower_out_tiled(c, offsetof(cpu_max_where_args, where), 1, run, run));
     op_lower_note(c, "max_where_f32_%s: tap by tap, row by row", cpu_isa_name(c->cpu.isa));
+    return TACIT_OK;
+}
+
+static tacit_status lower_max_volume(op_lower *c, const op_plane *p, const op_depth *z)
+{
+    enum { LANES = 16 }; /* of the longest vectors */
+    cpu_max_where_args m = plan_max(c, p, z);
+    int64_t rows = z->kernel * p->kernel[0], reach = (p->kernel[1] - 1) * p->dilation[1];
+    int64_t windows = (p->out[1] + LANES) * p->stride[1] + LANES;
+    if (rows > CPU_MAX_ROWS || p->pad[1] + p->in[1] + LANES > CPU_MAX_LINE ||
+        windows + reach > CPU_MAX_LINE)
+        return OP_LOWER_NO_KERNEL;
+    TRY(emit_max(c, &m, CPU_PICK_NAME(c->cpu.isa, max_volume_f32),
+                 CPU_PICK(c->cpu.isa, cpu_max_volume_f32), p->in[1] * rows / 4 + 16));
+    op_lower_note(c, "max_volume_f32_%s: rows under a row of the result become one, then windows",
+                  cpu_isa_name(c->cpu.isa));
     return TACIT_OK;
 }
 
@@ -188,8 +219,7 @@ tacit_status op_lower_pool(op_lower *c)
     if (!op_volume_of(&w, &p, &z))
         return OP_LOWER_NO_KERNEL;
     if (op_lower_wants(c, 1))
-        return lower_max_where(c, &p, &z,
-                               c->in[0].type.shape.dims[0] * c->in[0].type.shape.dims[1]);
+        return lower_max_where(c, &p, &z);
     const int64_t *x = c->in[0].type.shape.dims;
     bool all = ir_attr_int(c->node, "count_include_pad", 0) != 0;
     cpu_window_args plan = {.planes = x[0] * x[1],
@@ -198,8 +228,11 @@ tacit_status op_lower_pool(op_lower *c)
                             .kind = c->node->type[0] == 'M' ? CPU_WINDOW_MAX
                                     : all                   ? CPU_WINDOW_AVERAGE_ALL
                                                             : CPU_WINDOW_AVERAGE};
-    if (z.kernel != 1 || z.stride != 1 || z.in != z.out)
-        return lower_pool_volume(c, &p, &z, &plan);
+    if (z.kernel != 1 || z.stride != 1 || z.in != z.out) {
+        tacit_status status =
+            plan.kind == CPU_WINDOW_MAX ? lower_max_volume(c, &p, &z) : OP_LOWER_NO_KERNEL;
+        return status == OP_LOWER_NO_KERNEL ? lower_pool_volume(c, &p, &z, &plan) : status;
+    }
     plan.planes *= z.in;
     cpu_window_args *a;
     TRY(emit_window(c, &p, &plan, &a));
