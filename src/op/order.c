@@ -65,3 +65,52 @@ void op_sort(int64_t *items, int64_t *spare, int64_t n,
     if (from != items && n > 0)
         memcpy(items, from, (size_t)n * sizeof *items);
 }
+
+bool op_has_key(tacit_dtype dtype)
+{
+    ir_dtype_class class = ir_dtype_classify(dtype);
+    return class != IR_CLASS_STRING && class != IR_CLASS_COMPLEX;
+}
+
+uint64_t op_key(const ir_tensor *t, int64_t i)
+{
+    const uint64_t sign = UINT64_C(1) << 63;
+    uint64_t bits;
+    if (ir_dtype_classify(t->dtype) != IR_CLASS_FLOAT) {
+        bits = (uint64_t)ir_load_i64(t->dtype, t->data, i);
+        return t->dtype == TACIT_U64 ? bits : bits ^ sign;
+    }
+    double v = ir_load_f64(t->dtype, t->data, i) + 0.0; /* one zero */
+    if (isnan(v))
+        return UINT64_MAX;
+    memcpy(&bits, &v, sizeof bits);
+    return bits & sign ? ~bits : bits | sign;
+}
+
+/* By bytes, the lowest first; bytes that are the same everywhere are passed over. */
+void op_sort_keyed(op_keyed *items, op_keyed *spare, int64_t n)
+{
+    enum { BYTES = sizeof(uint64_t) };
+    int64_t counts[BYTES][256] = {{0}};
+    op_keyed *from = items, *to = spare;
+    for (int64_t i = 0; i < n; i++)
+        for (int b = 0; b < BYTES; b++)
+            counts[b][items[i].key >> 8 * b & 255]++;
+    for (int b = 0; b < BYTES; b++) {
+        int64_t at = 0, *count = counts[b];
+        if (n == 0 || count[items[0].key >> 8 * b & 255] == n)
+            continue;
+        for (int v = 0; v < 256; v++) {
+            int64_t here = count[v];
+            count[v] = at;
+            at += here;
+        }
+        for (int64_t i = 0; i < n; i++)
+            to[count[from[i].key >> 8 * b & 255]++] = from[i];
+        op_keyed *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != items)
+        memcpy(items, from, (size_t)n * sizeof *items);
+}

@@ -13,4 +13,15 @@ int op_compare(const ir_tensor *t, int64_t a, int64_t b);
 void op_sort(int64_t *items, int64_t *spare, int64_t n,
              int (*compare)(const void *context, int64_t a, int64_t b), const void *context);
 
+/* The same by numbers that say the order: op_key's, each beside what it stands for. */
+typedef struct op_keyed {
+    uint64_t key;
+    int64_t item;
+} op_keyed;
+void op_sort_keyed(op_keyed *items, op_keyed *spare, int64_t n);
+/* Keys of a tensor's elements are ordered, and equal, as op_compare says. Strings and complex
+ * numbers have none. */
+bool op_has_key(tacit_dtype dtype);
+uint64_t op_key(const ir_tensor *t, int64_t i);
+
 #endif

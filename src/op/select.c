@@ -5,7 +5,6 @@
 
 #include "op/elementwise.h"
 #include "op/index.h"
-#include "op/loop.h"
 #include "op/order.h"
 #include "op/strip.h"
 #include "op/vjp.h"
@@ -30,25 +29,55 @@ static bool is_zero(const ir_tensor *x, int64_t i)
     return v[0] == 0 && v[1] == 0;
 }
 
+/* One byte for each element that is not 0; returns how many. */
+static int64_t mark_non_zero(const ir_tensor *x, uint8_t *marks)
+{
+    int64_t n = ir_tensor_count(x), count = 0;
+    const void *data = x->data;
+    if (x->dtype == TACIT_F32)
+        for (int64_t i = 0; i < n; i++)
+            marks[i] = ((const float *)data)[i] != 0;
+    else if (x->dtype == TACIT_BOOL)
+        for (int64_t i = 0; i < n; i++)
+            marks[i] = ((const uint8_t *)data)[i] != 0;
+    else
+        for (int64_t i = 0; i < n; i++)
+            marks[i] = !is_zero(x, i);
+    for (int64_t i = 0; i < n; i++)
+        count += marks[i];
+    return count;
+}
+
+/* The marked columns of a row; `room` for them at most. Returns how many they are. */
+static int64_t write_columns(const uint8_t *marks, int64_t columns, int64_t *to, int64_t room)
+{
+    int64_t n = 0;
+    for (int64_t j = 0; j < columns && n < room; j++) { /* writes where the next one belongs */
+        to[n] = j;
+        n += marks[j];
+    }
+    return n;
+}
+
 static tacit_status non_zero_eval(op_eval *c)
 {
     const ir_tensor *x = op_in(c, 0);
-    int64_t count = 0, at = 0;
-    for (int64_t i = 0, n = ir_tensor_count(x); i < n; i++)
-        count += !is_zero(x, i);
-    ir_shape shape = ir_shape_of(2, (int64_t[]){x->shape.rank ? x->shape.rank : 1, count});
+    int32_t rank = x->shape.rank ? x->shape.rank : 1;
+    int64_t n = ir_tensor_count(x), columns = x->shape.rank ? x->shape.dims[rank - 1] : 1, at = 0;
+    uint8_t *marks = op_eval_scratch(c, (size_t)n + 1);
+    if (!marks)
+        return error_memory(c->err, "marks");
+    int64_t count = mark_non_zero(x, marks);
+    ir_shape shape = ir_shape_of(2, (int64_t[]){rank, count});
     TRY(op_eval_alloc(c, 0, TACIT_I64, &shape));
     int64_t *y = op_out(c, 0)->data;
-    op_loop l;
-    op_loop_begin(&l, &x->shape);
-    for (; !op_loop_done(&l); op_loop_next(&l)) {
-        if (is_zero(x, l.linear))
-            continue;
-        if (x->shape.rank == 0)
-            y[0] = 0;
-        for (int32_t d = 0; d < x->shape.rank; d++)
-            y[d * count + at] = l.index[d];
-        at++;
+    for (int64_t row = 0; at < count; row++) {
+        int64_t *last = y + (rank - 1) * count, outer = row;
+        int64_t found = write_columns(marks + row * columns, columns, last + at, count - at);
+        for (int32_t d = rank - 1; d-- > 0; outer /= x->shape.dims[d])
+            for (int64_t k = at; k < at + found; k++)
+                y[d * count + k] = outer % x->shape.dims[d];
+        at += found;
     }
     return TACIT_OK;
 }
@@ -162,8 +191,24 @@ typedef struct unique_groups {
     int64_t n, *first, *which, *count, *order, *rank;
 } unique_groups;
 
+/* Items that are one element each, and have keys. */
+static tacit_status sort_elements(op_eval *c, const unique_items *u, int64_t *items)
+{
+    int64_t n = u->s.size;
+    op_keyed *keyed = op_eval_scratch(c, (size_t)n * 2 * sizeof *keyed + 8);
+    if (!keyed)
+        return error_memory(c->err, "sorting");
+    for (int64_t i = 0; i < n; i++)
+        keyed[i] = (op_keyed){.key = op_key(u->x, i), .item = i};
+    op_sort_keyed(keyed, keyed + n, n);
+    for (int64_t i = 0; i < n; i++)
+        items[i] = keyed[i].item;
+    return TACIT_OK;
+}
+
 static tacit_status group_items(op_eval *c, const unique_items *u, bool sorted, unique_groups *g)
 {
+    enum { MANY = 256 }; /* worth counting their bytes */
     int64_t n = u->s.size;
     int64_t *memory = op_eval_scratch(c, (size_t)n * 7 * sizeof(int64_t) + 8);
     if (!memory)
@@ -176,7 +221,10 @@ static tacit_status group_items(op_eval *c, const unique_items *u, bool sorted, 
                          .rank = memory + 6 * n};
     for (int64_t i = 0; i < n; i++)
         items[i] = i;
-    op_sort(items, spare, n, by_value, u);
+    if (n >= MANY && u->s.outer == 1 && u->s.inner == 1 && op_has_key(u->x->dtype))
+        TRY(sort_elements(c, u, items));
+    else
+        op_sort(items, spare, n, by_value, u);
     for (int64_t i = 0; i < n; i++) {
         if (i == 0 || unique_compare(u, items[i - 1], items[i]) != 0) {
             g->first[g->n] = items[i]; /* stable: the first of equals is the earliest */

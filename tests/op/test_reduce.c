@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "op/order.h"
 #include "support/op_case.h"
 
 enum { SHAPES = 200 };
@@ -291,6 +292,67 @@ static void data_decides_the_shape(void **state)
     op_case_end(&c);
 }
 
+/* Many elements are sorted by their bytes: distinct ones in order, each where it was first. */
+static void unique_of_many(void **state)
+{
+    (void)state;
+    static const tacit_dtype types[] = {TACIT_F32, TACIT_I64, TACIT_U64, TACIT_I8, TACIT_F16};
+    rng r = rng_seed(71);
+    for (int t = 0; t < 10; t++) {
+        enum { N = 3000 };
+        op_case c;
+        op_case_begin(&c, "", "Unique");
+        ir_tensor *x = op_case_random(&c, &r, types[t % 5], SHAPE(N),
+                                      types[t % 5] == TACIT_U64 ? 0 : -100, t < 5 ? 100 : 2);
+        for (int64_t i = 0; t % 5 == 0 && i < N; i += 7)
+            ((float *)x->data)[i] = i % 3 == 0 ? NAN : i % 3 == 1 ? -0.0f : 0.0f;
+        if (t % 5 == 1)
+            ((int64_t *)x->data)[5] = INT64_MIN, ((int64_t *)x->data)[6] = INT64_MAX;
+        op_case_run(&c, 4);
+        const ir_tensor *y = &c.out[0];
+        const int64_t *first = c.out[1].data, *which = c.out[2].data, *count = c.out[3].data;
+        int64_t n = ir_tensor_count(y), all = 0;
+        for (int64_t k = 0; k < n; k++, all += count[k - 1])
+            assert_true(k == 0 || op_compare(y, k - 1, k) < 0);
+        assert_int_equal(all, N);
+        for (int64_t i = 0; i < N; i++) {
+            assert_true(which[i] >= 0 && which[i] < n && first[which[i]] <= i);
+            assert_int_equal(op_compare(x, i, first[which[i]]), 0);
+        }
+        op_case_end(&c);
+    }
+}
+
+static void non_zeros_of_many(void **state)
+{
+    (void)state;
+    static const tacit_dtype types[] = {TACIT_F32, TACIT_BOOL, TACIT_I64, TACIT_F16};
+    rng r = rng_seed(72);
+    for (int t = 0; t < 12; t++) {
+        const ir_shape shapes[] = {SHAPE(40), SHAPE(7, 33), SHAPE(5, 1, 9)};
+        op_case c;
+        op_case_begin(&c, "", "NonZero");
+        ir_tensor *x = op_case_random(&c, &r, types[t % 4], shapes[t / 4], 0, 2);
+        for (int64_t i = 0; i < ir_tensor_count(x); i += 1 + t % 3)
+            ir_store_f64(x->dtype, x->data, i, 0);
+        op_case_run(&c, 1);
+        const int64_t *y = c.out[0].data, n = c.out[0].shape.dims[1];
+        int64_t found = 0;
+        for (int64_t i = 0; i < ir_tensor_count(x); i++) {
+            if (ir_load_f64(x->dtype, x->data, i) == 0)
+                continue;
+            int64_t at = 0;
+            assert_true(found < n);
+            for (int32_t d = 0; d < x->shape.rank; d++)
+                at = at * x->shape.dims[d] + y[d * n + found];
+            assert_int_equal(at, i);
+            found++;
+        }
+        assert_int_equal(found, n);
+        op_case_end(&c);
+    }
+}
+
 static void made_from_little(void **state)
 {
     (void)state;
@@ -352,6 +414,8 @@ int main(void)
         cmocka_unit_test(top_k_orders_and_keeps_first_indices),
         cmocka_unit_test(cumulative_ops),
         cmocka_unit_test(data_decides_the_shape),
+        cmocka_unit_test(unique_of_many),
+        cmocka_unit_test(non_zeros_of_many),
         cmocka_unit_test(made_from_little),
     };
     return cmocka_run_group_tests_name("reductions", tests, NULL, NULL);
