@@ -20,10 +20,11 @@ typedef struct copy_plan {
 static int32_t transposed_axis(const cpu_nd *nd)
 {
     int32_t inner = nd->rank - 1;
-    if (nd->strides[0][inner] <= 1 || nd->strides[1][inner] != 1 || nd->dims[inner] < 4)
+    int64_t columns = nd->dims[inner], rows = columns < 4 ? 16 : 4; /* that are worth it */
+    if (nd->strides[0][inner] <= 1 || nd->strides[1][inner] != 1 || columns < 2)
         return -1;
     for (int32_t d = 0; d < inner; d++)
-        if (nd->strides[0][d] == 1 && nd->dims[d] >= 4)
+        if (nd->strides[0][d] == 1 && nd->dims[d] >= rows)
             return d;
     return -1;
 }

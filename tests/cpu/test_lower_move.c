@@ -52,6 +52,21 @@ static void transpose_every_permutation(void **state)
     op_case_end(&c);
 }
 
+/* Two or three planes between each other's elements, as DepthToSpace puts them. */
+static void transpose_of_few_columns(void **state)
+{
+    (void)state;
+    rng r = rng_seed(46);
+    for (int k = 0; k < 4 * SIZES; k++) {
+        op_case c;
+        op_case_begin(&c, "", "Transpose");
+        values(&c, &r, sizes[k % SIZES], SHAPE(2 + k / SIZES % 2, 3, 16 + k / (2 * SIZES) * 53));
+        op_case_ints(&c, "perm", 3, (int64_t[]){1, 2, 0});
+        lower_check(&c, &r, 1, 0, 0);
+        op_case_end(&c);
+    }
+}
+
 static void slices_splits_and_expansions(void **state)
 {
     (void)state;
@@ -373,6 +388,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(transpose_every_permutation),
+        cmocka_unit_test(transpose_of_few_columns),
         cmocka_unit_test(slices_splits_and_expansions),
         cmocka_unit_test(concat_tile_and_pad),
         cmocka_unit_test(pads_that_repeat),
