@@ -156,7 +156,7 @@ static tacit_status emit_scatter(op_lower *c, cpu_scatter_args *s, const lanes *
     cpu_nd_operand(&s->nd, l->entries);
     cpu_nd_operand(&s->nd, l->from);
     /* Runs that one entry places are better long. */
-    enum { RUN = 512 }; /* bytes */
+    enum { RUN = 1024 }; /* bytes */
     int64_t tile = 16384 / (s->n + 1) + 1, least = RUN / s->size;
     if (l->entries[l->rank - 1] == 0 && l->to[l->rank - 1] == 1 && tile < least)
         tile = least;
