@@ -173,4 +173,13 @@ void op_lower_note(op_lower *c, const char *format, ...) PRINTF_LIKE(2, 3);
 /* For lower rules that find no kernel for these types: the program falls back to the evaluator. */
 #define OP_LOWER_NO_KERNEL TACIT_ERR_UNSUPPORTED
 
+/* --- a node by itself, without a program (op/kernel_run.c) ------------------------------------ */
+/* Operands of c->node, each in memory of its own, initializers known. False: not all have static
+ * shapes, or there is no memory. */
+bool op_lower_alone(op_lower *c);
+/* Runs a node of static shapes by the kernels that lowering picks for it, on this thread; outputs
+ * lie in `memory`. OP_LOWER_NO_KERNEL: there are none, or they refuse what they read. */
+tacit_status op_run_kernels(ir_graph *g, ir_node *node, const ir_tensor *const *in, ir_tensor *out,
+                            arena *memory, tacit_error *err);
+
 #endif

@@ -3,27 +3,6 @@
 #include "op/lower.h"
 #include "op/specimen.h"
 
-static bool make_operands(arena *a, op_lower *c)
-{
-    ir_node *n = c->node;
-    op_operand *in = ARENA_ARRAY(a, n->n_inputs + 1u, op_operand);
-    op_operand *out = ARENA_ARRAY(a, n->n_outputs + 1u, op_operand);
-    for (uint32_t i = 0; in && out && i < n->n_inputs + n->n_outputs; i++) {
-        const ir_value *v = i < n->n_inputs ? n->inputs[i] : n->outputs[i - n->n_inputs];
-        op_operand *o = i < n->n_inputs ? &in[i] : &out[i - n->n_inputs];
-        if (!v)
-            continue;
-        if (!ir_type_is_static(&v->type) || v->type.kind != IR_TENSOR)
-            return false;
-        *o = (op_operand){.type = v->type, .dense = true, .value = v};
-        o->constant = v->is_initializer ? v->constant : NULL;
-        ir_shape_strides(&v->type.shape, o->strides);
-    }
-    c->in = in;
-    c->out = out;
-    return in && out;
-}
-
 static void lower_one(const op_def *row, tacit_dtype type, uint64_t seed, const cpu_features *cpu,
                       op_specimen_kernel *visit, void *context)
 {
@@ -36,7 +15,7 @@ static void lower_one(const op_def *row, tacit_dtype type, uint64_t seed, const 
         slab_init(&constants, NULL, 0);
         op_lower c = {
             .graph = s.graph, .node = s.node, .cpu = *cpu, .memory = &a, .constants = &constants};
-        if (make_operands(&a, &c) && row->lower(&c) == TACIT_OK)
+        if (op_lower_alone(&c) && row->lower(&c) == TACIT_OK)
             for (uint32_t i = 0; i < c.thunks.count; i++)
                 visit(context, c.thunks.data[i]->kernel);
         slab_free(&constants);

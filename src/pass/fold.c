@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Constant folding by the reference evaluators. Bytes it may add are budgeted, and what lowers to a
- * view of a weight is left alone: it costs nothing at run time, while folding would copy it. */
+ * Constant folding: small values by the reference evaluators, large ones by the kernels that would
+ * run otherwise, so that it takes no longer than a first run. Bytes it may add are budgeted, and
+ * what lowers to a view of a weight is left alone: it costs nothing at run time, while folding
+ * would copy it. */
+#include "op/lower.h"
 #include "pass/edit.h"
 
 enum { SMALL = 64 * 1024 };
@@ -82,10 +85,6 @@ static bool byte_kernel(const pass_edit *e, const ir_node *n)
 
 static bool worth_it(pass_edit *e, ir_node *n, size_t bytes)
 {
-    if (takes_long(e, n)) {
-        pass_near_miss(e, n, "not folded: the reference would take too long");
-        return false;
-    }
     if (pass_is(e, n, PASS_DEQUANTIZE) && byte_kernel(e, n))
         return false;
     if (bytes <= SMALL)
@@ -116,7 +115,23 @@ static tacit_status relabel(pass_edit *e, ir_node *n)
     return TACIT_OK;
 }
 
-static tacit_status compute(pass_edit *e, ir_node *n)
+/* By the evaluator. What fails will say so when it is run, if it ever is. */
+static tacit_status evaluate(pass_edit *e, const ir_node *n, const ir_tensor *const *in,
+                             ir_tensor *out)
+{
+    tacit_error why = {0};
+    op_exec_env env = {.memory = e->g->memory};
+    if (takes_long(e, n)) {
+        pass_near_miss(e, n, "not folded: the reference would take too long");
+        return TACIT_ERR_UNSUPPORTED;
+    }
+    tacit_status status = op_execute(n, in, out, &env, &why);
+    if (status != TACIT_OK && status != TACIT_ERR_MEMORY)
+        pass_near_miss(e, n, "not folded: %s", why.message);
+    return status;
+}
+
+static tacit_status compute(pass_edit *e, ir_node *n, size_t bytes)
 {
     const ir_tensor **in = ARENA_ARRAY(e->c->scratch, n->n_inputs + 1u, const ir_tensor *);
     ir_tensor *out = ARENA_ARRAY(e->g->memory, n->n_outputs + 1u, ir_tensor);
@@ -124,15 +139,16 @@ static tacit_status compute(pass_edit *e, ir_node *n)
         return error_memory(e->c->err, "folding constants");
     for (uint32_t k = 0; k < n->n_inputs; k++)
         in[k] = ir_value_known(n->inputs[k]);
-    op_exec_env env = {.memory = e->g->memory};
     tacit_error why = {0};
-    tacit_status status = op_execute(n, in, out, &env, &why);
+    tacit_status status = OP_LOWER_NO_KERNEL;
+    if (bytes > SMALL)
+        status = op_run_kernels(e->g, n, in, out, e->g->memory, &why);
+    if (status != TACIT_OK && status != TACIT_ERR_MEMORY)
+        status = evaluate(e, n, in, out);
     if (status == TACIT_ERR_MEMORY)
         return error_memory(e->c->err, "folding constants");
-    if (status != TACIT_OK) { /* it will say so when it is run, if it ever is */
-        pass_near_miss(e, n, "not folded: %s", why.message);
+    if (status != TACIT_OK)
         return TACIT_OK;
-    }
     for (uint32_t k = 0; k < n->n_outputs; k++) {
         const ir_value *v = n->outputs[k];
         ir_type type = ir_tensor_type(&out[k]);
@@ -170,7 +186,7 @@ static tacit_status fold(pass_edit *e, ir_node *n)
         return TACIT_OK;
     }
     *e->c->fold_left -= bytes;
-    return compute(e, n);
+    return compute(e, n, bytes);
 }
 
 tacit_status pass_fold_constants(pass_context *c)
