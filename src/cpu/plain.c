@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu/plain.h"
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct wide {
     uint64_t part[2];
@@ -50,6 +52,67 @@ typedef struct wide {
         }                                                                                          \
     }
 
+/* One divisor of many: a multiplication takes the place of the division. With 2^64 / size rounded
+ * down the quotient is right or one too small. */
+typedef struct divisor {
+    uint64_t size, inverse;
+    bool negative;
+} divisor;
+
+static inline divisor divisor_of(uint64_t b, bool negative)
+{
+    uint64_t size = negative ? 0 - b : b;
+    return (divisor){size, UINT64_MAX / size, negative};
+}
+
+/* x where the condition holds, else 0; -x there, else x: signs come as they like, and branches on
+ * them would be guessed wrong every other time. */
+static inline uint64_t only_if(bool condition, uint64_t x)
+{
+    return x & (0 - (uint64_t)condition);
+}
+static inline uint64_t minus_if(bool condition, uint64_t x)
+{
+    return (x ^ (0 - (uint64_t)condition)) + condition;
+}
+
+/* `op` of an element whose size is u, as the bits of a wide integer. */
+static inline uint64_t divide(cpu_plain_op op, const divisor *d, uint64_t u, bool negative)
+{
+    uint64_t q = (uint64_t)((unsigned __int128)u * d->inverse >> 64), r = u - q * d->size;
+    bool more = r >= d->size, unlike = negative ^ d->negative;
+    q += more;
+    r -= only_if(more, d->size);
+    if (op == CPU_PLAIN_DIV)
+        return minus_if(unlike, q);
+    if (op == CPU_PLAIN_FMOD)
+        return minus_if(negative, r);
+    bool other = unlike & (r != 0); /* from the other end: size - r */
+    return minus_if(d->negative, minus_if(other, r) + only_if(other, d->size));
+}
+
+/* Below 1 and not 0: negative, where the type has a sign. */
+#define DIVISION(name, type, op)                                                                   \
+    static void name(const void *const *in, const int64_t *steps, void *out, int64_t n)            \
+    {                                                                                              \
+        const type *p = in[0], *q = in[1];                                                         \
+        type *y = out;                                                                             \
+        int64_t sp = steps[0], sq = steps[1], sy = steps[2];                                       \
+        divisor d = {0};                                                                           \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            if (i == 0 || sq != 0)                                                                 \
+                d = divisor_of((uint64_t)q[i * sq], q[i * sq] < (type)1);                          \
+            type a = p[i * sp];                                                                    \
+            bool negative = a < (type)1 && a != 0;                                                 \
+            y[i * sy] = (type)divide(op, &d, minus_if(negative, (uint64_t)a), negative);           \
+        }                                                                                          \
+    }
+#define DIVISIONS(id, type)                                                                        \
+    DIVISION(div_##id, type, CPU_PLAIN_DIV)                                                        \
+    DIVISION(mod_##id, type, CPU_PLAIN_MOD)                                                        \
+    DIVISION(fmod_##id, type, CPU_PLAIN_FMOD)
+CPU_INTEGERS(DIVISIONS)
+
 /* Integers wrap: what may overflow is computed without a sign. */
 #define COMPARISONS(id, type)                                                                      \
     BINARY(equal_##id, type, uint8_t, a == b)                                                      \
@@ -91,6 +154,9 @@ cpu_plain_fn *cpu_plain_find(cpu_plain_op op, cpu_number type)
     [CPU_PLAIN_ABS] = abs_##id
 #define INTEGER_ROW(id, type)                                                                      \
     [CPU_##id] = {COMMON(id),                                                                      \
+                  [CPU_PLAIN_DIV] = div_##id,                                                      \
+                  [CPU_PLAIN_MOD] = mod_##id,                                                      \
+                  [CPU_PLAIN_FMOD] = fmod_##id,                                                    \
                   [CPU_PLAIN_MIN] = min_##id,                                                      \
                   [CPU_PLAIN_MAX] = max_##id,                                                      \
                   [CPU_PLAIN_AND] = and_##id,                                                      \

@@ -12,8 +12,10 @@ typedef enum cpu_plain_op {
     CPU_PLAIN_ADD,
     CPU_PLAIN_SUB,
     CPU_PLAIN_MUL,
-    CPU_PLAIN_DIV, /* f64 alone */
-    CPU_PLAIN_MIN, /* integers alone, as what follows up to XOR */
+    CPU_PLAIN_DIV,  /* no divisor of integers may be 0 */
+    CPU_PLAIN_MOD,  /* integers alone, as what follows up to XOR; the sign of the divisor */
+    CPU_PLAIN_FMOD, /* the sign of the dividend */
+    CPU_PLAIN_MIN,
     CPU_PLAIN_MAX,
     CPU_PLAIN_AND,
     CPU_PLAIN_OR,

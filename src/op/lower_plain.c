@@ -13,16 +13,49 @@ typedef struct plain_rule {
 } plain_rule;
 
 static const plain_rule rules[] = {
-    {"Add", CPU_PLAIN_ADD, 2},         {"Sub", CPU_PLAIN_SUB, 2},
-    {"Mul", CPU_PLAIN_MUL, 2},         {"Div", CPU_PLAIN_DIV, 2},
-    {"Min", CPU_PLAIN_MIN, 2},         {"Max", CPU_PLAIN_MAX, 2},
-    {"BitwiseAnd", CPU_PLAIN_AND, 2},  {"BitwiseOr", CPU_PLAIN_OR, 2},
-    {"BitwiseXor", CPU_PLAIN_XOR, 2},  {"Equal", CPU_PLAIN_EQUAL, 2},
-    {"Less", CPU_PLAIN_LESS, 2},       {"LessOrEqual", CPU_PLAIN_LESS_EQUAL, 2},
-    {"Greater", CPU_PLAIN_GREATER, 2}, {"GreaterOrEqual", CPU_PLAIN_GREATER_EQUAL, 2},
-    {"Neg", CPU_PLAIN_NEG, 1},         {"Abs", CPU_PLAIN_ABS, 1},
-    {"Sign", CPU_PLAIN_SIGN, 1},       {"BitwiseNot", CPU_PLAIN_NOT, 1},
+    {"Add", CPU_PLAIN_ADD, 2},
+    {"Sub", CPU_PLAIN_SUB, 2},
+    {"Mul", CPU_PLAIN_MUL, 2},
+    {"Div", CPU_PLAIN_DIV, 2},
+    {"Mod", CPU_PLAIN_MOD, 2},
+    {"Min", CPU_PLAIN_MIN, 2},
+    {"Max", CPU_PLAIN_MAX, 2},
+    {"BitwiseAnd", CPU_PLAIN_AND, 2},
+    {"BitwiseOr", CPU_PLAIN_OR, 2},
+    {"BitwiseXor", CPU_PLAIN_XOR, 2},
+    {"Equal", CPU_PLAIN_EQUAL, 2},
+    {"Less", CPU_PLAIN_LESS, 2},
+    {"LessOrEqual", CPU_PLAIN_LESS_EQUAL, 2},
+    {"Greater", CPU_PLAIN_GREATER, 2},
+    {"GreaterOrEqual", CPU_PLAIN_GREATER_EQUAL, 2},
+    {"Neg", CPU_PLAIN_NEG, 1},
+    {"Abs", CPU_PLAIN_ABS, 1},
+    {"Sign", CPU_PLAIN_SIGN, 1},
+    {"BitwiseNot", CPU_PLAIN_NOT, 1},
 };
+
+/* A divisor of zero is the evaluator's to refuse. */
+static bool may_divide(const ir_node *node)
+{
+    const ir_tensor *divisor = ir_value_known(node->inputs[1]);
+    for (int64_t i = 0, n = divisor ? ir_tensor_count(divisor) : 0; i < n; i++)
+        if (ir_load_i64(divisor->dtype, divisor->data, i) == 0)
+            return false;
+    return divisor != NULL;
+}
+
+static cpu_plain_fn *find_rule(const ir_node *node, const plain_rule *rule, cpu_number number)
+{
+    cpu_plain_op op = rule->op;
+    if (node->n_inputs != rule->inputs)
+        return NULL;
+    if ((op == CPU_PLAIN_DIV || op == CPU_PLAIN_MOD) &&
+        ir_dtype_is_int(node->inputs[0]->type.dtype) && !may_divide(node))
+        return NULL;
+    if (op == CPU_PLAIN_MOD && ir_attr_int(node, "fmod", 0) != 0)
+        op = CPU_PLAIN_FMOD;
+    return cpu_plain_find(op, number);
+}
 
 /* The loop for this node; NULL: none. */
 static cpu_plain_fn *find(const ir_node *node)
@@ -36,7 +69,7 @@ static cpu_plain_fn *find(const ir_node *node)
         return NULL;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (strcmp(node->type, rules[i].name) == 0)
-            return node->n_inputs == rules[i].inputs ? cpu_plain_find(rules[i].op, number) : NULL;
+            return find_rule(node, &rules[i], number);
     return NULL;
 }
 

@@ -95,6 +95,50 @@ static void binary_ops_broadcast(void **state)
         }
 }
 
+/* By known divisors, one or many of them, at both ends of every type; what may be divided by zero
+ * is left to the evaluator. */
+static void divisions_of_integers(void **state)
+{
+    (void)state;
+    static const char *const ops[] = {"Div", "Mod", "Mod"};
+    static const tacit_dtype types[] = {TACIT_I8, TACIT_I16, TACIT_I32, TACIT_I64,
+                                        TACIT_U8, TACIT_U16, TACIT_U32, TACIT_U64};
+    rng r = rng_seed(33);
+    for (int i = 0; i < 3 * 8 * 12; i++) {
+        op_case c;
+        op_case_begin(&c, "", ops[i % 3]);
+        int type = i / 3 % 8, round = i / 24;
+        int bits = 8 << type % 4;
+        bool sign = type < 4;
+        int64_t least = sign ? INT64_MIN >> (64 - bits) : 0, a[301], b[301];
+        for (int j = 0; j < 301; j++) {
+            a[j] = (int64_t)rng_u64(&r) >> rng_below(&r, 64);
+            b[j] = (int64_t)rng_u64(&r) >> rng_below(&r, 64);
+            a[j] = j % 50 == 0 ? least : j % 50 == 1 ? ~least : j % 50 == 2 ? 0 : a[j];
+            b[j] = j % 7 == 0 ? -1 : j % 7 == 1 ? 1 : j % 7 == 2 ? least : b[j];
+            if (bits < 64) { /* as the type has them */
+                uint64_t mask = (UINT64_C(1) << bits) - 1;
+                a[j] = (int64_t)((uint64_t)a[j] & mask);
+                b[j] = (int64_t)((uint64_t)b[j] & mask);
+                if (sign) {
+                    a[j] = (int64_t)((uint64_t)a[j] << (64 - bits)) >> (64 - bits);
+                    b[j] = (int64_t)((uint64_t)b[j] << (64 - bits)) >> (64 - bits);
+                }
+            }
+            b[j] = b[j] == 0 ? 3 : b[j];
+        }
+        op_case_i64(&c, types[type], SHAPE(301), a);
+        bool many = round % 3 == 0;
+        op_case_i64(&c, types[type], many ? SHAPE(301) : SCALAR, many ? b : b + round);
+        op_case_int(&c, "fmod", i % 3 == 2);
+        if (round == 11) /* only the run knows the divisor */
+            lower_check_none(&c, 1);
+        else
+            lower_check(&c, &r, 1, 2, 0);
+        op_case_end(&c);
+    }
+}
+
 static void truths_and_choices(void **state)
 {
     (void)state;
@@ -459,6 +503,7 @@ int main(void)
         cmocka_unit_test(celu_with_any_slope),
         cmocka_unit_test(gelu_with_tanh_and_large_dense_operands),
         cmocka_unit_test(binary_ops_broadcast),
+        cmocka_unit_test(divisions_of_integers),
         cmocka_unit_test(truths_and_choices),
         cmocka_unit_test(clip_cast_mean_and_powers),
         cmocka_unit_test(types_without_kernels_are_left_to_the_evaluator),
