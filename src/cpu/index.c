@@ -36,7 +36,7 @@ static inline bool place(const cpu_places *p, int64_t entry, int64_t *at)
             k += k < 0 ? limit : 0;                                                                \
             if (__builtin_expect((uint64_t)k >= (uint64_t)limit, 0))                               \
                 return i;                                                                          \
-            *y = *(const type *)(const void *)(from + k * step);                                   \
+            memcpy(y, from + k * step, sizeof *y); /* which may lie anywhere */                    \
         }                                                                                          \
         return n;                                                                                  \
     }
