@@ -152,6 +152,9 @@ tacit_status op_lower_rnn(op_lower *c); /* RNN, GRU, LSTM */
 tacit_status op_lower_rotary(op_lower *c);
 bool op_accepts_rotary(const ir_node *node, uint32_t in, const op_operand *view);
 
+/* lower_trees.c */
+tacit_status op_lower_trees(op_lower *c); /* TreeEnsemble, -Regressor, -Classifier */
+
 /* --- shared by the rules ---------------------------------------------------------------------- */
 /* Is there an input i? −1: none that the op knows. */
 static inline bool op_lower_has(const op_lower *c, int64_t i)

@@ -309,9 +309,27 @@ static bool input_here(maker *m, ir_value **value)
 
 /* --- attributes ------------------------------------------------------------------------------- */
 
+/* (0.5,-1.0) */
+static bool attr_floats(maker *m, ir_node *node, const char *name)
+{
+    double *values = ARENA_ARRAY(m->memory, 16, double);
+    uint32_t n = 0;
+    char *end;
+    for (m->at++; values && *m->at && *m->at != ')'; m->at += *m->at == ',') {
+        if (n == 16)
+            return false;
+        values[n++] = strtod(m->at, &end);
+        m->at = end;
+    }
+    ir_attr a = {.name = name, .kind = IR_ATTR_FLOATS, .count = n, .floats = values};
+    return values && ir_attr_set(m->graph, node, &a);
+}
+
 static bool attr_list(maker *m, ir_node *node, const char *name)
 {
     int64_t values[16];
+    if (memchr(m->at, '.', strcspn(m->at, ")")))
+        return attr_floats(m, node, name);
     uint32_t n = 0;
     for (m->at++; *m->at && *m->at != ')'; m->at += *m->at == ',')
         if (n < 16)

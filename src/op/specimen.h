@@ -12,8 +12,9 @@
  *             an axis, ~ a shape or leading axes that broadcast with it
  *     VALUES  <n: 0 … n−1, %n: −n … n−1, =n or =(1,a): these, >: positive, @: an axis of +
  * then attributes, .name=VALUE or .?name=VALUE (may be absent), alternatives separated by |: a
- * number, (a,b) a list, [a,b] of words, {a} a size, @ an axis of +, %perm, %type (any), %T, %tensor
- * (of T) or a text; then #n, the number of outputs. Recipes for one row are separated by " || ".
+ * number, (a,b) a list, of floats where one has a point, [a,b] of words, {a} a size, @ an axis of
+ * +, %perm, %type (any), %T, %tensor (of T) or a text; then #n, the number of outputs. Recipes for
+ * one row are separated by " || ".
  */
 #ifndef OP_SPECIMEN_H
 #define OP_SPECIMEN_H

@@ -230,6 +230,44 @@ static const recipe recipes[] = {
     {"ai.onnx.ml", "Binarizer", 1, "T* .threshold=0.5"},
     {"ai.onnx.ml", "ArrayFeatureExtractor", 1, "T[a,N] i64[1,k]<N"},
     {"ai.onnx.ml", "TreeEnsemble", 5, NULL},
+    {"ai.onnx.ml", "TreeEnsembleRegressor", 1,
+     "T[a,2] .nodes_treeids=(0,0,0) .nodes_nodeids=(0,1,2) .nodes_featureids=(1,0,0) "
+     ".nodes_modes=[BRANCH_LEQ,LEAF,LEAF] .nodes_values=(0.5,0.0,0.0) .nodes_truenodeids=(1,0,0) "
+     ".nodes_falsenodeids=(2,0,0) .target_treeids=(0,0) .target_nodeids=(1,2) .target_ids=(0,0) "
+     ".target_weights=(1.5,-2.0) .base_values=(0.25) || T[2] .nodes_treeids=(3,3,3) "
+     ".nodes_nodeids=(7,8,9) .nodes_featureids=(1,0,0) .nodes_modes=[BRANCH_EQ,LEAF,LEAF] "
+     ".nodes_values=(1.0,0.0,0.0) .nodes_truenodeids=(8,0,0) .nodes_falsenodeids=(9,0,0) "
+     ".target_treeids=(3,3) .target_nodeids=(8,9) .target_ids=(0,1) .target_weights=(1.5,-2.0) "
+     ".n_targets=2 .aggregate_function=SUM|AVERAGE|MIN|MAX .post_transform=NONE|SOFTMAX"},
+    {"ai.onnx.ml", "TreeEnsembleClassifier", 1,
+     "T[a,2] .nodes_treeids=(0,0,0) .nodes_nodeids=(0,1,2) .nodes_featureids=(1,0,0) "
+     ".nodes_modes=[BRANCH_GT,LEAF,LEAF] .nodes_values=(0.5,0.0,0.0) .nodes_truenodeids=(1,0,0) "
+     ".nodes_falsenodeids=(2,0,0) .class_treeids=(0,0) .class_nodeids=(1,2) .class_ids=(0,0) "
+     ".class_weights=(1.5,-2.0) .classlabels_int64s=(4,7) .post_transform=NONE|LOGISTIC #2"},
+    {"ai.onnx.ml", "LinearRegressor", 1,
+     "T[a,3] .coefficients=(0.5,-1.0,0.25) .intercepts=(0.5) || T[2] "
+     ".coefficients=(0.5,-1.0,0.25,2.0) .targets=2 .post_transform=NONE|LOGISTIC|SOFTMAX_ZERO"},
+    /* Scores that are NaN have no winner that kernels and evaluators agree on. */
+    {"ai.onnx.ml", "LinearClassifier", 1, NULL},
+    {"ai.onnx.ml", "SVMRegressor", 1,
+     "T[a,2] .n_supports=2 .support_vectors=(0.5,1.0,-1.0,2.0) .coefficients=(1.0,-0.5) "
+     ".rho=(0.5) .kernel_type=LINEAR|POLY|RBF|SIGMOID .kernel_params=(0.5,0.25,2.0) || T[a,2] "
+     ".coefficients=(1.0,-0.5) .rho=(0.5) .one_class=0|1"},
+    {"ai.onnx.ml", "SVMClassifier", 1,
+     "T[a,2] .vectors_per_class=(1,2) .support_vectors=(0.5,1.0,-1.0,2.0,0.0,1.0) "
+     ".coefficients=(1.0,-0.5,0.25) .rho=(0.5) .kernel_type=LINEAR|POLY|RBF|SIGMOID "
+     ".kernel_params=(0.5,0.25,2.0) .classlabels_ints=(4,7) .post_transform=NONE|LOGISTIC #2"},
+    {"ai.onnx.ml", "Scaler", 1, "T* .offset=(0.5) .scale=(2.0) || T[a,2] .scale=(2.0,-1.0)"},
+    {"ai.onnx.ml", "Normalizer", 1, "T[a,N] .norm=MAX|L1|L2 || T[N] .norm=L2"},
+    {"ai.onnx.ml", "Imputer", 1,
+     "T* .imputed_value_floats=(1.5) .imputed_value_int64s=(3) .replaced_value_float=1.0 "
+     ".replaced_value_int64=1"},
+    {"ai.onnx.ml", "OneHotEncoder", 1,
+     "T[a,b] .cats_int64s=(0,1,2) .zeros=1 || string[a,b] .cats_strings=[a,bc]"},
+    {"ai.onnx.ml", "FeatureVectorizer", 1, "T[a,B] T[a,C] .inputdimensions=(2,3)"},
+    {"ai.onnx.ml", "CategoryMapper", 1,
+     "i64* .cats_strings=[a,bc] .cats_int64s=(0,1) || string* .cats_strings=[a,bc] "
+     ".cats_int64s=(0,1)"},
     {"", "Identity", 1, "T*"},
     {"", "Reshape", 1,
      "T[a,B,c] i64[2]!=(a,Bc) || T[A,B,C] i64[3]!=(0,-1,C) || T* i64[1]!=-1 || T[a,B] "

@@ -41,6 +41,9 @@
     F(loss)                                                                                        \
     F(math)                                                                                        \
     F(ml)                                                                                          \
+    F(ml_linear)                                                                                   \
+    F(ml_features)                                                                                 \
+    F(ml_svm)                                                                                      \
     F(move)                                                                                        \
     F(nms)                                                                                         \
     F(nonlinear)                                                                                   \
@@ -70,6 +73,7 @@
     F(splat_grad)                                                                                  \
     F(string)                                                                                      \
     F(tfidf)                                                                                       \
+    F(trees)                                                                                       \
     F(vision)                                                                                      \
     F(weights)
 

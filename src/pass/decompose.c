@@ -60,7 +60,11 @@ static bool better_spelled_out(const ir_node *n)
     for (uint32_t k = 0; k < n->n_outputs; k++)
         if (n->outputs[k] && !ir_type_is_static(&n->outputs[k]->type))
             return false;
-    return n->n_inputs && n->inputs[0] && n->outputs[0] && n->outputs[0]->type.dtype == TACIT_F32;
+    /* Classifiers have their scores behind the labels. */
+    const ir_value *scores =
+        n->outputs[0] && n->outputs[0]->type.dtype != TACIT_F32 && n->n_outputs > 1 ? n->outputs[1]
+                                                                                    : n->outputs[0];
+    return n->n_inputs && n->inputs[0] && scores && scores->type.dtype == TACIT_F32;
 }
 
 tacit_status pass_unfold(pass_context *c)

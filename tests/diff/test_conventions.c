@@ -331,6 +331,41 @@ static void cycles_are_refused(void **state)
     arena_free(&a);
 }
 
+/* Classical models give f32 whatever they are given: their spellings' derivatives, by hand. */
+static void models_of_f32(void **state)
+{
+    (void)state;
+    arena a;
+    arena_init(&a, NULL);
+    const double x[4] = {1, 3, 2, 2}, g[2] = {1, 0.5}, four[4] = {1, 0, 0, 1};
+    ir_tensor *got =
+        harness_grad(&a,
+                     "in %x : f64[2,2]\n%s = ai.onnx.ml.Scaler(%x) scale=[2.0, -1.0] @s\n%r = "
+                     "ai.onnx.ml.LinearRegressor(%s) coefficients=[1.0, 10.0] @r\n%y = Cast(%r) "
+                     "to=11 @y\nout %y",
+                     WRT("x"), (const double *[]){x}, g);
+    harness_all_near("y", &got[0], (double[]){-28, -16}, 1e-6);
+    harness_all_near("dx", &got[1], (double[]){2, -10, 1, -5}, 1e-6);
+    got = harness_grad(&a,
+                       "in %x : f64[2,2]\n%n = ai.onnx.ml.Normalizer(%x) norm=\"L1\" @n\n%y = "
+                       "Cast(%n) to=11 @y\nout %y",
+                       WRT("x"), (const double *[]){x}, four);
+    harness_all_near("dx", &got[1], (double[]){0.1875, -0.0625, -0.125, 0.125}, 1e-6);
+    got = harness_grad(&a,
+                       "in %x : f64[2,2]\n%v = ai.onnx.ml.FeatureVectorizer(%x, %x) "
+                       "inputdimensions=[1, 3] @v\n%t = ReduceSum(%v) keepdims=0 @t\n%y = Cast(%t) "
+                       "to=11 @y\nout %y",
+                       WRT("x"), (const double *[]){x}, g);
+    harness_all_near("dx", &got[1], (double[]){2, 1, 2, 1}, 1e-6);
+    got = harness_grad(&a,
+                       "in %x : f64[2,2]\n%l, %p = ai.onnx.ml.LinearClassifier(%x) "
+                       "coefficients=[1.0, 2.0, 3.0, 4.0] intercepts=[0.0, 0.0] "
+                       "classlabels_ints=[3, 4] @c\n%y = Cast(%p) to=11 @y\nout %y",
+                       WRT("x"), (const double *[]){x}, four);
+    harness_all_near("dx", &got[1], (double[]){1, 2, 3, 4}, 1e-6);
+    arena_free(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -347,6 +382,7 @@ int main(void)
         cmocka_unit_test(functions_with_several_outputs),
         cmocka_unit_test(missing_rules_are_named),
         cmocka_unit_test(cycles_are_refused),
+        cmocka_unit_test(models_of_f32),
     };
     return cmocka_run_group_tests_name("conventions of the transforms", tests, NULL, NULL);
 }

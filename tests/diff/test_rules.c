@@ -23,8 +23,16 @@ typedef struct rule_case {
 
 /* Rows whose derivative is a convention, not a limit, or that know no double: test_conventions.c.
  */
-static const char *const by_convention[] = {"Round", "tacit.FakeQuantize", "Dropout",
-                                            "tacit.Function", "tacit.Elementwise"};
+static const char *const by_convention[] = {"Round",
+                                            "tacit.FakeQuantize",
+                                            "Dropout",
+                                            "tacit.Function",
+                                            "tacit.Elementwise",
+                                            "ai.onnx.ml.Scaler",
+                                            "ai.onnx.ml.Normalizer",
+                                            "ai.onnx.ml.FeatureVectorizer",
+                                            "ai.onnx.ml.LinearRegressor",
+                                            "ai.onnx.ml.LinearClassifier"};
 
 /* Rows without a derivative rule whose error names the node: optimisers, values of other kinds than
  * tensors, and what has another shape every time. */
@@ -32,6 +40,8 @@ static const char *const without[] = {
     "ai.onnx.preview.training.Adagrad",
     "ai.onnx.preview.training.Momentum",
     "ai.onnx.preview.training.Adam",
+    "ai.onnx.ml.SVMRegressor",
+    "ai.onnx.ml.SVMClassifier",
     "Range",
     "Unique",
     "SequenceConstruct",

@@ -289,8 +289,8 @@ static bool check_row(const op_def *row, coverage *seen)
 
 /* Rows that carry graphs, trees or files; these tests make them. */
 static const char *const made_elsewhere[] = {
-    "If",       "Loop",         "Scan",     "BatchedScan",  "SequenceMap",
-    "Function", "ImageDecoder", "Gradient", "TreeEnsemble", "CachedAttention",
+    "If",           "Loop",     "Scan",         "BatchedScan",     "SequenceMap",      "Function",
+    "ImageDecoder", "Gradient", "TreeEnsemble", "CachedAttention", "LinearClassifier",
 };
 
 static void specimens_agree_with_the_interpreter(void **state)
