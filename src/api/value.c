@@ -120,7 +120,7 @@ static tacit_status items_out(const ir_tensor *r, arena *memory, tacit_tensor *t
         return error_memory(err, "an output");
     t->n_items = r->count;
     for (uint32_t i = 0; i < r->count; i++)
-        t->items[i] = tensor_out(&r->items[i]);
+        TRY(api_value_out(&r->items[i], memory, &t->items[i], err)); /* maps in a sequence */
     return TACIT_OK;
 }
 

@@ -265,6 +265,9 @@ static const recipe recipes[] = {
     {"ai.onnx.ml", "OneHotEncoder", 1,
      "T[a,b] .cats_int64s=(0,1,2) .zeros=1 || string[a,b] .cats_strings=[a,bc]"},
     {"ai.onnx.ml", "FeatureVectorizer", 1, "T[a,B] T[a,C] .inputdimensions=(2,3)"},
+    {"ai.onnx.ml", "ZipMap", 1, NULL},
+    {"ai.onnx.ml", "DictVectorizer", 1, NULL},
+    {"ai.onnx.ml", "CastMap", 1, NULL},
     {"ai.onnx.ml", "CategoryMapper", 1,
      "i64* .cats_strings=[a,bc] .cats_int64s=(0,1) || string* .cats_strings=[a,bc] "
      ".cats_int64s=(0,1)"},

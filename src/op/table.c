@@ -42,6 +42,7 @@
     F(math)                                                                                        \
     F(ml)                                                                                          \
     F(ml_linear)                                                                                   \
+    F(ml_map)                                                                                      \
     F(ml_features)                                                                                 \
     F(ml_svm)                                                                                      \
     F(move)                                                                                        \

@@ -461,6 +461,87 @@ static void categories_are_found(void **state)
     op_case_end(&c);
 }
 
+/* --- maps ------------------------------------------------------------------------------------- */
+
+static void rows_become_maps(void **state)
+{
+    (void)state;
+    op_case c;
+    op_case_begin(&c, "ai.onnx.ml", "ZipMap");
+    op_case_f64(&c, TACIT_F32, SHAPE(2, 2), V(0.25, 0.75, 1, 0));
+    strings_attr(&c, "classlabels_strings", 2, (const char *[]){"no", "yes"});
+    op_case_run(&c, 1);
+    assert_int_equal(c.out[0].kind, IR_SEQUENCE);
+    assert_int_equal(c.out[0].count, 2);
+    const ir_tensor *first = &c.out[0].items[0];
+    assert_int_equal(first->kind, IR_MAP);
+    assert_string_equal(((const ir_string *)first->items[0].data)[1].data, "yes");
+    assert_true(((const float *)first->items[1].data)[1] == 0.75f);
+    op_case_end(&c);
+    op_case_begin(&c, "ai.onnx.ml", "ZipMap");
+    op_case_f64(&c, TACIT_F32, SHAPE(2, 2), V(0.25, 0.75, 1, 0));
+    op_case_ints(&c, "classlabels_int64s", 3, I(1, 2, 3));
+    op_case_refuses(&c, 1, TACIT_ERR_SHAPE, "3 labels for 2 scores");
+    op_case_end(&c);
+}
+
+/* A map of i64 to f32. */
+static void give_map(op_case *c, int64_t n, const int64_t *keys, const double *values)
+{
+    ir_shape shape = SHAPE(n);
+    ir_tensor *items = ARENA_ARRAY(&c->memory, 2, ir_tensor);
+    ir_tensor *k = ir_tensor_new(&c->memory, TACIT_I64, &shape);
+    ir_tensor *v = ir_tensor_new(&c->memory, TACIT_F32, &shape);
+    ir_tensor *t = ARENA_NEW(&c->memory, ir_tensor);
+    assert_true(items && k && v && t);
+    for (int64_t i = 0; i < n; i++) {
+        ir_store_i64(TACIT_I64, k->data, i, keys[i]);
+        ir_store_f64(TACIT_F32, v->data, i, values[i]);
+    }
+    items[0] = *k;
+    items[1] = *v;
+    *t = (ir_tensor){.kind = IR_MAP, .dtype = TACIT_F32, .shape.rank = -1, .present = true};
+    t->items = items;
+    t->count = 2;
+    op_case_give(c, t);
+}
+
+static void maps_become_tensors(void **state)
+{
+    (void)state;
+    op_case c;
+    op_case_begin(&c, "ai.onnx.ml", "DictVectorizer");
+    give_map(&c, 3, I(7, 2, 9), V(0.5, 1.5, 2.5));
+    op_case_ints(&c, "int64_vocabulary", 3, I(2, 4, 7));
+    op_case_run(&c, 1);
+    op_case_expect(&c, 0, TACIT_F32, SHAPE(1, 3), V(1.5, 0, 0.5), 0);
+    op_case_end(&c);
+    op_case_begin(&c, "ai.onnx.ml", "CastMap");
+    give_map(&c, 3, I(3, 0, 2), V(0.5, 1.5, 2.5));
+    op_case_string(&c, "cast_to", "TO_FLOAT");
+    op_case_run(&c, 1);
+    op_case_expect(&c, 0, TACIT_F32, SHAPE(1, 3), V(1.5, 2.5, 0.5), 0);
+    op_case_end(&c);
+    op_case_begin(&c, "ai.onnx.ml", "CastMap");
+    give_map(&c, 3, I(3, 0, 2), V(5, 15, 25));
+    op_case_string(&c, "cast_to", "TO_INT64");
+    op_case_string(&c, "map_form", "SPARSE");
+    op_case_int(&c, "max_map", 5);
+    op_case_run(&c, 1);
+    op_case_expect(&c, 0, TACIT_I64, SHAPE(1, 5), V(15, 0, 25, 5, 0), 0);
+    op_case_end(&c);
+    op_case_begin(&c, "ai.onnx.ml", "CastMap");
+    give_map(&c, 3, I(3, 0, 2), V(5, 15, 25));
+    op_case_string(&c, "map_form", "SPARSE");
+    op_case_int(&c, "max_map", 3);
+    op_case_refuses(&c, 1, TACIT_ERR_VALUE, "key 3");
+    op_case_end(&c);
+    op_case_begin(&c, "ai.onnx.ml", "CastMap");
+    op_case_f64(&c, TACIT_F32, SHAPE(1), V(1));
+    op_case_refuses(&c, 1, TACIT_ERR_TYPE, "must be a map");
+    op_case_end(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -477,6 +558,8 @@ int main(void)
         cmocka_unit_test(vector_machines),
         cmocka_unit_test(features_are_prepared),
         cmocka_unit_test(categories_are_found),
+        cmocka_unit_test(rows_become_maps),
+        cmocka_unit_test(maps_become_tensors),
     };
     return cmocka_run_group_tests_name("op ml", tests, NULL, NULL);
 }
