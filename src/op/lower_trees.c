@@ -8,7 +8,11 @@
 #include "op/forest.h"
 #include "op/lowerings.h"
 
-enum { TILE_STEPS = 24576, NOWHERE = UINT32_MAX };
+enum {
+    TILE_STEPS = 24576,
+    STEP_FLOPS = 48, /* what a processor could multiply and add in the time of a step, about */
+    NOWHERE = UINT32_MAX
+};
 
 /* Nodes in the order in which they are laid out: children side by side, level by level. */
 typedef struct layout {
@@ -268,7 +272,7 @@ tacit_status op_lower_trees(op_lower *c)
     uint64_t bytes = (uint64_t)(p.tile * p.features) * sizeof(float);
     TRY(op_lower_in_tiled(c, offsetof(cpu_trees_args, x), 0, bytes, bytes));
     TRY(bind_outputs(c, a));
-    op_lower_cost(c, (double)steps * (double)p.rows, op_lower_all_bytes(c));
+    op_lower_cost(c, STEP_FLOPS * (double)steps * (double)p.rows, op_lower_all_bytes(c));
     op_lower_note(c,
                   "%u trees, at most %llu steps a row, %d walks side by side; tiles of %lld rows",
                   f.n_trees, (unsigned long long)steps, CPU_TREE_LANES, (long long)p.tile);
