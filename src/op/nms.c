@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * NonMaxSuppression. */
 #include <math.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "op/values.h"
 
@@ -11,6 +11,9 @@ static tacit_status nms_infer(op_infer *c)
     if (boxes->rank != 3 || scores->rank != 3 || boxes->dims[2] != 4 ||
         boxes->dims[0] != scores->dims[0] || boxes->dims[1] != scores->dims[2])
         return error_set(c->err, TACIT_ERR_SHAPE, "boxes must be [B,N,4], scores [B,C,N]");
+    if (scores->dims[2] > UINT32_MAX || tacit_dtype_bits(c->in[1]->dtype) > 32)
+        return error_set(c->err, TACIT_ERR_UNSUPPORTED,
+                         "scores must be f32, for 2^32 boxes or less");
     for (uint32_t i = 2; i < c->n_in; i++)
         if (c->in[i] && ir_shape_size(&c->in[i]->shape) != 1)
             return error_set(c->err, TACIT_ERR_SHAPE, "input %u must have one element", i);
@@ -18,42 +21,79 @@ static tacit_status nms_infer(op_infer *c)
     return TACIT_OK;
 }
 
-typedef struct candidate {
-    double score;
-    int64_t box;
-} candidate;
-
-/* Best score first; equal scores keep the order of the boxes. */
-static int by_score(const void *a, const void *b)
+/* A candidate is one number: its score in the high half, so that larger numbers stand for larger
+ * scores, and what its box lacks to the last in the low half. The largest comes first; of equal
+ * scores the first box. */
+static inline uint64_t candidate(float score, int64_t box)
 {
-    const candidate *x = a, *y = b;
-    if (x->score != y->score)
-        return x->score > y->score ? -1 : 1;
-    return x->box < y->box ? -1 : 1;
+    uint32_t bits;
+    score += 0.0f; /* zeros of both signs are equal */
+    memcpy(&bits, &score, sizeof bits);
+    bits ^= bits >> 31 ? UINT32_MAX : UINT32_C(1) << 31;
+    return (uint64_t)bits << 32 | (UINT32_MAX - (uint32_t)box);
 }
 
-/* Corners in order, from either box form. */
-static void normalise(const double *box, bool centre, double out[4])
+static inline int64_t candidate_box(uint64_t c)
 {
-    double a = box[0], b = box[1], p = box[2], q = box[3];
-    if (centre) {
-        out[0] = a - p / 2;
-        out[1] = b - q / 2;
-        out[2] = a + p / 2;
-        out[3] = b + q / 2;
-        return;
+    return (int64_t)(UINT32_MAX - (uint32_t)c);
+}
+
+/* A heap with the best on top: what is popped comes in order, and of most candidates nobody asks
+ * for their place. */
+static void sink(uint64_t *heap, int64_t count, int64_t at)
+{
+    uint64_t moved = heap[at];
+    for (int64_t child; (child = 2 * at + 1) < count; at = child) {
+        child += child + 1 < count && heap[child + 1] > heap[child];
+        if (heap[child] <= moved)
+            break;
+        heap[at] = heap[child];
     }
-    out[0] = fmin(a, p);
-    out[1] = fmin(b, q);
-    out[2] = fmax(a, p);
-    out[3] = fmax(b, q);
+    heap[at] = moved;
 }
 
-static double overlap(const double *a, const double *b)
+static void make_heap(uint64_t *heap, int64_t count)
 {
-    double h = fmin(a[2], b[2]) - fmax(a[0], b[0]), w = fmin(a[3], b[3]) - fmax(a[1], b[1]);
-    double both = h > 0 && w > 0 ? h * w : 0;
-    double either = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - both;
+    for (int64_t i = count / 2; i-- > 0;)
+        sink(heap, count, i);
+}
+
+static uint64_t pop(uint64_t *heap, int64_t *count)
+{
+    uint64_t best = heap[0];
+    heap[0] = heap[--*count];
+    sink(heap, *count, 0);
+    return best;
+}
+
+/* Corners in order, and what lies between. */
+typedef struct box {
+    double low[2], high[2], area;
+} box;
+
+/* From either box form. */
+static box normalise(const double *given, bool centre)
+{
+    box out;
+    for (int i = 0; i < 2; i++) {
+        double a = given[i], b = given[2 + i];
+        out.low[i] = centre ? a - b / 2 : fmin(a, b);
+        out.high[i] = centre ? a + b / 2 : fmax(a, b);
+    }
+    out.area = (out.high[0] - out.low[0]) * (out.high[1] - out.low[1]);
+    return out;
+}
+
+/* A box with a corner of no number has no area and overlaps none. */
+static inline double overlap(const box *a, const box *b)
+{
+    double top = a->low[0] > b->low[0] ? a->low[0] : b->low[0];
+    double h = (a->high[0] < b->high[0] ? a->high[0] : b->high[0]) - top;
+    if (!(h > 0))
+        return 0;
+    double left = a->low[1] > b->low[1] ? a->low[1] : b->low[1];
+    double w = (a->high[1] < b->high[1] ? a->high[1] : b->high[1]) - left;
+    double both = w > 0 ? h * w : 0, either = a->area + b->area - both;
     return either > 0 ? both / either : 0;
 }
 
@@ -63,43 +103,78 @@ static double scalar(const op_eval *c, uint32_t i, double fallback)
     return t ? ir_load_f64(t->dtype, t->data, 0) : fallback;
 }
 
+/* One class of one image; returns how many boxes are picked. */
+typedef struct suppression {
+    const box *boxes;
+    box *kept;      /* those picked, in order */
+    uint64_t *list; /* of candidates */
+    double most, limit;
+} suppression;
+
+static int64_t suppress(const suppression *s, int64_t count, int64_t *picked)
+{
+    int64_t found = 0;
+    make_heap(s->list, count);
+    while (count > 0 && (double)found < s->most) {
+        int64_t next = candidate_box(pop(s->list, &count));
+        const box *b = &s->boxes[next];
+        bool keep = true;
+        for (int64_t k = 0; keep && k < found; k++)
+            keep = overlap(b, &s->kept[k]) <= s->limit;
+        if (keep) {
+            s->kept[found] = *b;
+            picked[found++] = next;
+        }
+    }
+    return found;
+}
+
+/* The candidates among n scores; NaN is none. */
+static int64_t list_scores(const op_eval *c, int64_t first, int64_t n, uint64_t *list)
+{
+    const ir_tensor *t = op_in(c, 1);
+    bool bounded = op_in(c, 4) != NULL;
+    double least = scalar(c, 4, 0);
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++) {
+        float s = t->dtype == TACIT_F32 ? ((const float *)t->data)[first + i]
+                                        : (float)ir_load_f64(t->dtype, t->data, first + i);
+        list[count] = candidate(s, i);
+        count += bounded ? (double)s > least : s == s;
+    }
+    return count;
+}
+
 static tacit_status nms_eval(op_eval *c)
 {
     const int64_t *d = op_in(c, 1)->shape.dims;
-    int64_t batches = d[0], classes = d[1], n = d[2], found = 0, *picked;
-    double most = scalar(c, 2, 0), limit = scalar(c, 3, 0), least = scalar(c, 4, -INFINITY);
+    int64_t batches = d[0], classes = d[1], n = d[2], found = 0;
+    suppression s = {.most = scalar(c, 2, 0), .limit = scalar(c, 3, 0)};
     bool centre = ir_attr_int(c->node, "center_point_box", 0) != 0;
-    double *boxes, *scores, *corners;
-    TRY(op_input_f64(c, 0, &boxes));
-    TRY(op_input_f64(c, 1, &scores));
-    TRY(op_scratch_f64(c, n * 4, &corners));
-    TRY(op_scratch_i64(c, batches * classes * n * 3, &picked));
-    candidate *list = op_eval_scratch(c, (size_t)(n + 1) * sizeof *list);
-    if (!list)
+    int64_t each = s.most < (double)n ? s.most > 0 ? (int64_t)s.most + 1 : 0 : n;
+    double *given;
+    TRY(op_input_f64(c, 0, &given));
+    box *boxes = op_eval_scratch(c, (size_t)(n + 1) * sizeof *boxes);
+    s.kept = op_eval_scratch(c, (size_t)(each + 1) * sizeof *s.kept);
+    s.list = op_eval_scratch(c, (size_t)(n + 1) * sizeof *s.list);
+    int64_t *picked = op_eval_scratch(c, (size_t)(each + 1) * sizeof *picked);
+    int64_t *rows = op_eval_scratch(c, (size_t)(batches * classes * each * 3 + 1) * sizeof *rows);
+    if (!boxes || !s.kept || !s.list || !picked || !rows)
         return error_memory(c->err, "candidate boxes");
+    s.boxes = boxes;
     for (int64_t g = 0; g < batches * classes; g++) {
-        int64_t b = g / classes, first = found, count = 0;
-        for (int64_t i = 0; i < n; i++) {
-            normalise(boxes + (b * n + i) * 4, centre, corners + i * 4);
-            double s = scores[g * n + i];
-            if (s == s && (!op_in(c, 4) || s > least))
-                list[count++] = (candidate){s, i};
-        }
-        qsort(list, (size_t)count, sizeof *list, by_score);
-        for (int64_t i = 0; i < count && (double)(found - first) < most; i++) {
-            bool keep = true;
-            for (int64_t k = first; keep && k < found; k++)
-                keep = overlap(corners + list[i].box * 4, corners + picked[k * 3 + 2] * 4) <= limit;
-            if (keep) {
-                picked[found * 3] = b;
-                picked[found * 3 + 1] = g % classes;
-                picked[found++ * 3 + 2] = list[i].box;
-            }
+        for (int64_t i = 0; g % classes == 0 && i < n; i++)
+            boxes[i] = normalise(given + (g / classes * n + i) * 4, centre);
+        int64_t some = suppress(&s, list_scores(c, g * n, n, s.list), picked);
+        for (int64_t k = 0; k < some; k++, found++) {
+            rows[found * 3] = g / classes;
+            rows[found * 3 + 1] = g % classes;
+            rows[found * 3 + 2] = picked[k];
         }
     }
     ir_shape y = ir_shape_of(2, (int64_t[]){found, 3});
     TRY(op_eval_alloc(c, 0, TACIT_I64, &y));
-    op_output_i64(c, 0, picked);
+    op_output_i64(c, 0, rows);
     return TACIT_OK;
 }
 

@@ -154,6 +154,76 @@ static void suppression_keeps_boxes_at_the_threshold(void **state)
     one_node_end(&t);
 }
 
+enum { NMS_BOXES = 60, NMS_CLASSES = 3, NMS_GROUPS = 2 * NMS_CLASSES };
+
+/* As the operator is defined: the best of what is left, unless it overlaps one that was taken. */
+static int64_t suppress_plainly(const double *boxes, const double *scores, int64_t n, double most,
+                                double limit, double least, int64_t *taken)
+{
+    bool gone[NMS_BOXES] = {0};
+    int64_t count = 0;
+    while ((double)count < most) {
+        int64_t best = -1;
+        for (int64_t i = 0; i < n; i++)
+            if (!gone[i] && scores[i] > least && (best < 0 || scores[i] > scores[best]))
+                best = i;
+        if (best < 0)
+            break;
+        const double *a = boxes + best * 4;
+        gone[best] = true;
+        bool keep = true;
+        for (int64_t k = 0; k < count; k++) {
+            const double *b = boxes + taken[k] * 4;
+            double h = fmin(a[2], b[2]) - fmax(a[0], b[0]), w = fmin(a[3], b[3]) - fmax(a[1], b[1]);
+            double both = h > 0 && w > 0 ? h * w : 0;
+            double either = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - both;
+            keep &= both <= limit * either;
+        }
+        if (keep)
+            taken[count++] = best;
+    }
+    return count;
+}
+
+/* Corners and scores of few values: many are equal, and overlaps are exact. */
+static void suppression_is_greedy(void **state)
+{
+    (void)state;
+    rng r = rng_seed(12);
+    for (int round = 0; round < 60; round++) {
+        double boxes[2 * NMS_BOXES * 4], scores[NMS_GROUPS * NMS_BOXES], want[3 * 400];
+        double most = round % 3 ? round % 7 : 1e9, limit = round & 1 ? 0.5 : 0.125, least = 2;
+        int64_t found = 0, taken[NMS_BOXES];
+        for (int i = 0; i < 2 * NMS_BOXES * 2; i++) {
+            double *at = boxes + i / 2 * 4 + i % 2;
+            at[0] = (double)rng_below(&r, 12);
+            at[2] = at[0] + (double)(1 + rng_below(&r, 6));
+        }
+        for (int i = 0; i < NMS_GROUPS * NMS_BOXES; i++)
+            scores[i] = rng_below(&r, 15) ? (double)rng_below(&r, 9) : NAN;
+        for (int g = 0; g < NMS_GROUPS; g++) {
+            int64_t count =
+                suppress_plainly(boxes + g / NMS_CLASSES * NMS_BOXES * 4, scores + g * NMS_BOXES,
+                                 NMS_BOXES, most, limit, least, taken);
+            for (int64_t k = 0; k < count; k++, found++) {
+                want[found * 3] = g / NMS_CLASSES;
+                want[found * 3 + 1] = g % NMS_CLASSES;
+                want[found * 3 + 2] = (double)taken[k];
+            }
+        }
+        one_node t;
+        one_node_begin(&t, "", "NonMaxSuppression");
+        one_node_in(&t, TACIT_F32, DIMS(2, NMS_BOXES, 4), boxes);
+        one_node_in(&t, TACIT_F32, DIMS(2, NMS_CLASSES, NMS_BOXES), scores);
+        one_node_in(&t, TACIT_I64, DIMS(1), &most);
+        one_node_in(&t, TACIT_F32, DIMS(1), &limit);
+        one_node_in(&t, TACIT_F32, DIMS(1), &least);
+        assert_int_equal(one_node_run(&t, 1), TACIT_OK);
+        one_node_expect(&t, 0, DIMS(found, 3), want, 0);
+        one_node_end(&t);
+    }
+}
+
 static void transforms_invert_at_any_length(void **state)
 {
     (void)state;
@@ -196,6 +266,7 @@ int main(void)
         cmocka_unit_test(resize_refuses_bad_scales),
         cmocka_unit_test(grid_sample_pads),
         cmocka_unit_test(suppression_keeps_boxes_at_the_threshold),
+        cmocka_unit_test(suppression_is_greedy),
         cmocka_unit_test(transforms_invert_at_any_length),
     };
     return cmocka_run_group_tests_name("op image", tests, NULL, NULL);
