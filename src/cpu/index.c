@@ -252,3 +252,28 @@ void cpu_scatter(const void *args, uint32_t begin, uint32_t end)
             scatter_each(a, to, w.at[1], from, steps, w.count);
     }
 }
+
+/* Places are cleared a little before they are written, while they go in rising order about. */
+void cpu_unpool(const void *args, uint32_t begin, uint32_t end)
+{
+    enum { AHEAD = 4096 };
+    const cpu_unpool_args *a = args;
+    int64_t cleared = 0;
+    if (begin >= end)
+        return;
+    for (int64_t i = 0; i < a->count; i++) {
+        int64_t at = a->index[i];
+        if (__builtin_expect(at < 0 || at >= a->size, 0)) {
+            if (cpu_report(a->fault, CPU_FAULT_PLACE, at))
+                a->fault->limit = a->size;
+            return;
+        }
+        if (at >= cleared) {
+            int64_t to = at + AHEAD < a->size ? at + AHEAD : a->size;
+            memset(a->to + cleared, 0, (size_t)(to - cleared) * sizeof *a->to);
+            cleared = to;
+        }
+        a->to[at] = a->from[i];
+    }
+    memset(a->to + cleared, 0, (size_t)(a->size - cleared) * sizeof *a->to);
+}

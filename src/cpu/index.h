@@ -69,4 +69,16 @@ typedef struct cpu_scatter_args {
 
 void cpu_scatter(const void *args, uint32_t begin, uint32_t end);
 
+/* MaxUnpool: to[index[i]] = from[i], words of four bytes, in order; zeros where nothing goes. One
+ * tile: any index may name any place. */
+typedef struct cpu_unpool_args {
+    uint32_t *to;
+    const uint32_t *from;
+    const int64_t *index;
+    cpu_fault *fault;
+    int64_t count, size; /* of what is read, of the result */
+} cpu_unpool_args;
+
+void cpu_unpool(const void *args, uint32_t begin, uint32_t end);
+
 #endif

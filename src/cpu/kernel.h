@@ -29,6 +29,8 @@ typedef enum cpu_fault_code {
     CPU_FAULT_INDEX,  /* detail: the index */
     CPU_FAULT_DIVIDE, /* integer division by zero */
     CPU_FAULT_VALUE,  /* detail: op-specific */
+    CPU_FAULT_PLACE,  /* detail: an index that is not in 0…limit - 1 */
+    CPU_FAULT_REGION, /* detail: which region of an image */
     CPU_FAULT_EVAL,   /* an evaluator failed; the session holds its message */
 } cpu_fault_code;
 

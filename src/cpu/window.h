@@ -31,6 +31,8 @@ typedef enum cpu_window_kind {
     CPU_WINDOW_MAX,
     CPU_WINDOW_AVERAGE,     /* over the elements inside the image */
     CPU_WINDOW_AVERAGE_ALL, /* over the whole window, padding counted */
+    CPU_WINDOW_L1,          /* the sum of magnitudes */
+    CPU_WINDOW_L2,          /* the root of the sum of squares */
 } cpu_window_kind;
 
 /* Every output plane comes from one input plane (planes / multiplier of them). A band of input rows

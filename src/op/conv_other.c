@@ -199,6 +199,7 @@ const op_def op_rows_conv_other[] = {
      .max_out = 1,
      .infer = deform_infer,
      .eval = deform_eval,
+     .lower = op_lower_deform_conv,
      .spell = op_spell_deform_conv},
     {.name = "Col2Im",
      .min_in = 3,

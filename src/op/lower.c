@@ -84,6 +84,12 @@ tacit_status op_lower_scratch(op_lower *c, size_t field, size_t offset, bool wri
                              .byte_offset = (int64_t)offset});
 }
 
+void op_lower_behind(op_lower *c, int64_t bytes)
+{
+    op_thunk *t = c->thunks.data[c->thunks.count - 1];
+    t->binds.data[t->binds.count - 1].byte_offset += bytes;
+}
+
 void op_lower_together(op_lower *c, uint32_t tiles)
 {
     c->thunks.data[c->thunks.count - 1]->together = tiles;

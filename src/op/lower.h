@@ -123,6 +123,8 @@ tacit_status op_lower_fault(op_lower *c, size_t field);
  * newest thunk. To let two thunks share a piece, pass the offset returned by op_lower_reserve. */
 size_t op_lower_reserve(op_lower *c, size_t bytes);
 tacit_status op_lower_scratch(op_lower *c, size_t field, size_t offset, bool write);
+/* The pointer bound last points so many bytes further on. */
+void op_lower_behind(op_lower *c, int64_t bytes);
 /* Work of the newest thunk, for profiles and scheduling. */
 void op_lower_cost(op_lower *c, double flops, uint64_t bytes);
 /* A call of the newest thunk has work that its tiles share: it should run about `tiles` of them. */

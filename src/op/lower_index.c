@@ -6,6 +6,7 @@
 #include "cpu/index.h"
 #include "op/index.h"
 #include "op/lowerings.h"
+#include "op/window.h"
 
 _Static_assert((int)CPU_INDEX_DEPTH >= (int)IR_MAX_RANK, "an index for every axis");
 
@@ -285,4 +286,26 @@ tacit_status op_lower_one_hot(op_lower *c)
     add_lane(&l, a.inner, 1, 1, 0);
     TRY(op_lower_fill(c, s.size, 2));
     return a.size ? emit_scatter(c, &s, &l, 0, 2, false) : TACIT_OK;
+}
+
+tacit_status op_lower_max_unpool(op_lower *c)
+{
+    ir_shape natural;
+    const ir_shape *y = &c->out[0].type.shape;
+    TRY(op_unpool_natural(c->node, &c->in[0].type.shape, &natural, c->err));
+    if (op_lower_element(c->in[0].type.dtype) != 4 || c->in[1].type.dtype != TACIT_I64 ||
+        !ir_shape_equal(&natural, y)) /* else indices count in another shape */
+        return OP_LOWER_NO_KERNEL;
+    if (ir_shape_size(y) == 0 && ir_shape_size(&c->in[0].type.shape) == 0)
+        return TACIT_OK;
+    cpu_unpool_args *a = op_lower_thunk(c, "unpool", cpu_unpool, sizeof *a, 1);
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = (cpu_unpool_args){.count = ir_shape_size(&c->in[0].type.shape), .size = ir_shape_size(y)};
+    TRY(op_lower_in(c, offsetof(cpu_unpool_args, from), 0));
+    TRY(op_lower_in(c, offsetof(cpu_unpool_args, index), 1));
+    TRY(op_lower_out(c, offsetof(cpu_unpool_args, to), 0));
+    TRY(op_lower_fault(c, offsetof(cpu_unpool_args, fault)));
+    op_lower_cost(c, 0, op_lower_all_bytes(c));
+    return TACIT_OK;
 }

@@ -20,6 +20,11 @@ static const struct {
 
 static bool find_reduction(const ir_node *node, cpu_reduction *op)
 {
+    if (strcmp(node->type, "GlobalLpPool") == 0) {
+        int64_t p = ir_attr_int(node, "p", 2);
+        *op = p == 1 ? CPU_REDUCE_L1 : CPU_REDUCE_L2;
+        return p == 1 || p == 2;
+    }
     for (size_t i = 0; i < sizeof reductions / sizeof *reductions; i++)
         if (strcmp(node->type, reductions[i].name) == 0) {
             *op = reductions[i].op;

@@ -240,6 +240,28 @@ tacit_status op_lower_pool(op_lower *c)
     return TACIT_OK;
 }
 
+tacit_status op_lower_lp_pool(op_lower *c)
+{
+    op_window w;
+    op_plane p;
+    int64_t power = ir_attr_int(c->node, "p", 2);
+    if (c->in[0].type.dtype != TACIT_F32 || (power != 1 && power != 2))
+        return OP_LOWER_NO_KERNEL;
+    TRY(op_window_read(c->node, &c->in[0].type.shape, NULL, &w, c->err));
+    if (ir_shape_size(&c->out[0].type.shape) == 0)
+        return TACIT_OK;
+    if (!op_plane_of(&w, &p))
+        return OP_LOWER_NO_KERNEL;
+    const int64_t *x = c->in[0].type.shape.dims;
+    cpu_window_args *a, plan = {.planes = x[0] * x[1],
+                                .channels = x[1],
+                                .multiplier = 1,
+                                .kind = power == 1 ? CPU_WINDOW_L1 : CPU_WINDOW_L2};
+    TRY(emit_window(c, &p, &plan, &a));
+    op_lower_note(c, "window_f32_%s, plane by plane", cpu_isa_name(c->cpu.isa));
+    return TACIT_OK;
+}
+
 tacit_status op_lower_pool_grad(op_lower *c)
 {
     op_window w;

@@ -84,6 +84,7 @@ tacit_status op_lower_scatter_elements(op_lower *c);
 tacit_status op_lower_scatter_nd(op_lower *c);
 tacit_status op_lower_scatter_add(op_lower *c);
 tacit_status op_lower_one_hot(op_lower *c);
+tacit_status op_lower_max_unpool(op_lower *c);
 
 /* lower_plain.c: element-wise on integers, f64 and moves, behind lower_map.c */
 tacit_status op_lower_plain(op_lower *c);
@@ -108,6 +109,7 @@ tacit_status op_lower_adam(op_lower *c);
 /* lower_window.c */
 tacit_status op_lower_conv(op_lower *c); /* Conv and tacit.Conv */
 tacit_status op_lower_pool(op_lower *c); /* MaxPool, AveragePool */
+tacit_status op_lower_lp_pool(op_lower *c);
 tacit_status op_lower_pool_grad(op_lower *c);
 /* lower_winograd.c: is this a convolution for it, and then */
 struct op_conv;
@@ -144,6 +146,21 @@ bool op_accepts_attention(const ir_node *node, uint32_t in, const op_operand *vi
 
 /* lower_resize.c */
 tacit_status op_lower_resize(op_lower *c); /* Resize, Upsample */
+
+/* lower_sample.c: images read at computed places */
+tacit_status op_lower_grid_sample(op_lower *c);
+tacit_status op_lower_deform_conv(op_lower *c);
+/* Input 0 with the channels of a pixel side by side, at `offset` of the scratch; and such images,
+ * or those of input 0 as they are, as the cpu_images at `field` of the newest thunk. */
+struct cpu_images;
+tacit_status op_lower_turn_images(op_lower *c, int64_t images, struct cpu_images *from,
+                                  size_t *offset);
+tacit_status op_lower_bind_images(op_lower *c, const struct cpu_images *from, size_t field,
+                                  size_t offset);
+
+/* lower_roi.c: regions of images */
+tacit_status op_lower_roi_align(op_lower *c);
+tacit_status op_lower_max_roi_pool(op_lower *c);
 
 /* lower_rnn.c */
 tacit_status op_lower_rnn(op_lower *c); /* RNN, GRU, LSTM */

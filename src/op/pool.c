@@ -237,9 +237,8 @@ static tacit_status global_lp_eval(op_eval *c)
 
 /* --- MaxUnpool -------------------------------------------------------------------------------- */
 
-/* The shape that the window attributes imply. */
-static tacit_status unpool_natural(const ir_node *node, const ir_shape *x, ir_shape *y,
-                                   tacit_error *err)
+tacit_status op_unpool_natural(const ir_node *node, const ir_shape *x, ir_shape *y,
+                               tacit_error *err)
 {
     uint32_t count;
     const int64_t *kernel = ir_attr_ints(node, "kernel_shape", &count);
@@ -263,7 +262,7 @@ static tacit_status unpool_infer(op_infer *c)
     ir_shape y;
     TRY(op_check_class(c, 0, OP_REAL));
     TRY(op_need_shape(c, 1, x->rank, x->dims));
-    TRY(unpool_natural(c->node, x, &y, c->err));
+    TRY(op_unpool_natural(c->node, x, &y, c->err));
     if (op_in_type(c, 2)) {
         uint32_t count = 0;
         y = ir_shape_of(x->rank, x->dims);
@@ -288,7 +287,7 @@ static tacit_status unpool_eval(op_eval *c)
     const ir_tensor *x = op_in(c, 0), *where = op_in(c, 1);
     ir_tensor *y = op_out(c, 0);
     ir_shape from;
-    TRY(unpool_natural(c->node, &x->shape, &from, c->err));
+    TRY(op_unpool_natural(c->node, &x->shape, &from, c->err));
     if (!y->data)
         TRY(op_eval_alloc(c, 0, x->dtype, &y->shape));
     memset(y->data, 0, y->bytes);
@@ -381,15 +380,16 @@ const op_def op_rows_pool[] = {
          .vjp = op_vjp_max_pool, .batch = op_batch_samples, .range = op_bounds_max_pool),
     POOL("AveragePool", 1, 1, float_pool_infer, average_pool_eval, op_lower_pool, NULL,
          .vjp = op_vjp_average_pool, .batch = op_batch_samples, .range = op_bounds_average_pool),
-    POOL("LpPool", 1, 1, float_pool_infer, lp_pool_eval, NULL, NULL, .spell = op_spell_lp_pool),
+    POOL("LpPool", 1, 1, float_pool_infer, lp_pool_eval, op_lower_lp_pool, NULL,
+         .spell = op_spell_lp_pool),
     POOL("GlobalAveragePool", 1, 1, global_infer, global_average_eval, op_lower_reduce,
          op_accepts_reduce, .vjp = op_vjp_global_average, .batch = op_batch_samples,
          .range = op_bounds_mean),
     POOL("GlobalMaxPool", 1, 1, global_infer, global_max_eval, op_lower_reduce, op_accepts_reduce,
          .vjp = op_vjp_global_max, .batch = op_batch_samples, .range = op_bounds_mean),
-    POOL("GlobalLpPool", 1, 1, global_infer, global_lp_eval, NULL, NULL,
+    POOL("GlobalLpPool", 1, 1, global_infer, global_lp_eval, op_lower_reduce, op_accepts_reduce,
          .spell = op_spell_global_lp_pool),
-    POOL("MaxRoiPool", 2, 1, roi_pool_infer, roi_pool_eval, NULL, NULL,
+    POOL("MaxRoiPool", 2, 1, roi_pool_infer, roi_pool_eval, op_lower_max_roi_pool, NULL,
          .spell = op_spell_max_roi_pool),
     {.name = "MaxUnpool",
      .min_in = 2,
@@ -398,6 +398,7 @@ const op_def op_rows_pool[] = {
      .max_out = 1,
      .infer = unpool_infer,
      .eval = unpool_eval,
+     .lower = op_lower_max_unpool,
      .spell = op_spell_max_unpool},
     {0},
 };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "op/elementwise.h"
+#include "op/lowerings.h"
 #include "op/values.h"
 #include "op/vjp.h"
 #include "op/window.h"
@@ -365,8 +366,10 @@ static tacit_status roi_eval(op_eval *c)
 }
 
 const op_def op_rows_sample[] = {
-    OP_ROW("GridSample", 2, 2, grid_infer, grid_eval, .spell = op_spell_grid_sample),
+    OP_ROW("GridSample", 2, 2, grid_infer, grid_eval, .lower = op_lower_grid_sample,
+           .spell = op_spell_grid_sample),
     OP_ROW("AffineGrid", 2, 2, affine_infer, affine_eval, .spell = op_spell_affine_grid),
-    OP_ROW("RoiAlign", 3, 3, roi_infer, roi_eval, .spell = op_spell_roi_align),
+    OP_ROW("RoiAlign", 3, 3, roi_infer, roi_eval, .lower = op_lower_roi_align,
+           .spell = op_spell_roi_align),
     {0},
 };

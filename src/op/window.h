@@ -35,6 +35,9 @@ typedef struct op_depth {
 } op_depth;
 /* One to three spatial axes. False: more axes, or padding that crops. */
 bool op_volume_of(const op_window *w, op_plane *p, op_depth *z);
+/* The shape that the attributes of a MaxUnpool of `x` imply. */
+tacit_status op_unpool_natural(const ir_node *node, const ir_shape *x, ir_shape *y,
+                               tacit_error *err);
 /* Recomputes the products; false when one overflows. */
 bool op_window_products(op_window *w);
 /* For output position `at` (linear), the input's linear spatial offset under each tap; −1 where the

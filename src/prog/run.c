@@ -25,6 +25,13 @@ static tacit_status report_fault(prog_session *s, uint32_t thunk, tacit_error *e
     case CPU_FAULT_DIVIDE:
         (void)error_set(err, status, "integer division by zero");
         break;
+    case CPU_FAULT_PLACE:
+        (void)error_set(err, status, "index %lld is outside 0…%lld", detail,
+                        (long long)fault.limit - 1);
+        break;
+    case CPU_FAULT_REGION:
+        (void)error_set(err, status, "roi %lld is not usable", detail);
+        break;
     default:
         (void)error_set(err, status, "invalid value %lld", detail);
         break;
