@@ -43,8 +43,9 @@ typedef enum tacit_kind {
 } tacit_kind;
 
 /* A tensor: dense, row-major. For outputs whose shape only the data can tell, pass data NULL: Tacit
- * fills in the shape and lends memory that lives until the session's next run. Values of other
- * kinds are always lent. An optional input may also be given as the value itself. */
+ * fills in the shape and lends memory that lives until the session's next run; there it may be
+ * given as it is, and is lent anew. Values of other kinds are always lent. An optional input may
+ * also be given as the value itself. */
 typedef struct tacit_tensor {
     const char *name; /* NULL: by position */
     tacit_dtype dtype;

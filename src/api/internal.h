@@ -87,6 +87,7 @@ struct tacit_session {
     uint64_t runs;
     int64_t cache_length;         /* positions held; the program reads it here */
     uint64_t *seen, *seen_output; /* by input, output: the run it was last given for */
+    const void **lent_data;       /* by output: what the last run lent; NULL: nothing */
     arena lent;                   /* lists of items of the last run, in and out */
     tacit_watch watch;
     void *watch_context;

@@ -34,7 +34,8 @@ struct tacit_runner {
     entry *entries;
     uint32_t capacity;
     uint64_t runs, compiled;
-    arena padding; /* padded inputs and cut outputs of the last run */
+    arena padding;     /* padded inputs and cut outputs of the last run */
+    const void **lent; /* by output: what the last run lent; NULL: nothing */
 };
 
 /* --- making ----------------------------------------------------------------------------------- */
@@ -138,7 +139,8 @@ static tacit_status set_up(tacit_runner *r, const tacit_runner_options *o, tacit
     TRY(set_buckets(r, o, err));
     r->capacity = o->capacity ? o->capacity : DEFAULT_CAPACITY;
     r->entries = ARENA_ARRAY(&r->memory, r->capacity, entry);
-    if (!r->entries)
+    r->lent = ARENA_ARRAY(&r->memory, r->model->graph->outputs.count + 1u, const void *);
+    if (!r->entries || !r->lent)
         return error_memory(err, "a runner");
     for (uint32_t i = 0; i < r->capacity; i++) {
         entry *e = &r->entries[i];
@@ -437,6 +439,7 @@ static tacit_status cut_output(tacit_runner *r, const entry *e, const tacit_tens
     size_t bytes;
     if (!to->data) {
         TRY(room_for(r, v->name, &cut, err));
+        r->lent[index] = cut.data;
     } else if (to->dtype != cut.dtype || !ir_type_bytes(&type, &bytes) || to->bytes < bytes) {
         return error_set(err, TACIT_ERR_ARGUMENT, "the buffer of output '%s' does not fit it",
                          v->name);
@@ -494,6 +497,15 @@ tacit_status tacit_runner_program(tacit_runner *runner, const tacit_tensor *inpu
     return TACIT_OK;
 }
 
+/* What the last run lent, by whichever session, is lent anew. */
+static void take_back(const tacit_runner *r, tacit_tensor *outputs, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < r->model->graph->outputs.count; k++)
+            if (outputs[i].data == r->lent[k])
+                outputs[i].data = NULL;
+}
+
 tacit_status tacit_runner_run(tacit_runner *runner, const tacit_tensor *inputs, uint32_t n_inputs,
                               tacit_tensor *outputs, uint32_t n_outputs, tacit_error *err)
 {
@@ -501,11 +513,17 @@ tacit_status tacit_runner_run(tacit_runner *runner, const tacit_tensor *inputs, 
         return error_set(err, TACIT_ERR_ARGUMENT, "tacit_runner_run: a required argument is NULL");
     bool padded;
     entry *e;
+    size_t lent_bytes = runner->model->graph->outputs.count * sizeof *runner->lent;
+    take_back(runner, outputs, n_outputs);
+    memset(runner->lent, 0, lent_bytes);
     TRY(meet(runner, inputs, n_inputs, &padded, &e, err));
     if (!e->session)
         TRY(tacit_session_create(e->program, &e->session, err));
-    if (!padded)
-        return tacit_run(e->session, inputs, n_inputs, outputs, n_outputs, err);
+    if (!padded) {
+        TRY(tacit_run(e->session, inputs, n_inputs, outputs, n_outputs, err));
+        memcpy(runner->lent, e->session->lent_data, lent_bytes);
+        return TACIT_OK;
+    }
     arena_free(&runner->padding);
     return run_padded(runner, e, inputs, n_inputs, outputs, n_outputs, err);
 }

@@ -23,7 +23,9 @@ tacit_status tacit_session_create(const tacit_program *program, tacit_session **
         const ir_graph *g = program->graph;
         s->seen = ARENA_ARRAY(&s->run->memory, g->inputs.count + 1u, uint64_t);
         s->seen_output = ARENA_ARRAY(&s->run->memory, g->outputs.count + 1u, uint64_t);
-        status = s->seen && s->seen_output ? TACIT_OK : error_memory(err, "a session");
+        s->lent_data = ARENA_ARRAY(&s->run->memory, g->outputs.count + 1u, const void *);
+        status =
+            s->seen && s->seen_output && s->lent_data ? TACIT_OK : error_memory(err, "a session");
     }
     if (status == TACIT_OK)
         status = api_cache_create(s, err);
@@ -186,12 +188,15 @@ static tacit_status check_overlap(const tacit_session *s, uint32_t output, const
     return TACIT_OK;
 }
 
-static tacit_status set_output(tacit_session *s, const tacit_tensor *t, uint32_t position,
+/* What the last run lent may be given again: it is not the caller's to be written to. */
+static tacit_status set_output(tacit_session *s, tacit_tensor *t, uint32_t position,
                                tacit_error *err)
 {
     uint32_t i = 0;
     TRY(find_output(s, t, position, &i, err));
     const prog_program *p = s->program->prog;
+    if (t->data == s->lent_data[i])
+        t->data = NULL;
     if (p->output_in_tail[i])
         return TACIT_OK;
     const ir_type *type = &p->graph->outputs.data[i]->type;
@@ -222,15 +227,17 @@ static tacit_status set_output(tacit_session *s, const tacit_tensor *t, uint32_t
 }
 
 /* Buffers of earlier runs are the caller's again: an output not named now goes to the session's. */
-static tacit_status set_outputs(tacit_session *s, const tacit_tensor *outputs, uint32_t n,
+static tacit_status set_outputs(tacit_session *s, tacit_tensor *outputs, uint32_t n,
                                 tacit_error *err)
 {
     const prog_program *p = s->program->prog;
     for (uint32_t i = 0; i < n; i++)
         TRY(set_output(s, &outputs[i], i, err));
-    for (uint32_t i = 0; i < p->graph->outputs.count; i++)
+    for (uint32_t i = 0; i < p->graph->outputs.count; i++) {
+        s->lent_data[i] = NULL;
         if (!p->output_in_tail[i] && s->seen_output[i] != s->runs)
             TRY(prog_set_output(s->run, i, NULL, err));
+    }
     return TACIT_OK;
 }
 
@@ -251,7 +258,7 @@ static tacit_status give_output(tacit_session *s, tacit_tensor *t, uint32_t posi
     if (tail && t->data && r->bytes)
         memcpy(t->data, r->data, r->bytes);
     if (!t->data) {
-        t->data = r->data;
+        s->lent_data[i] = t->data = r->data;
         t->bytes = r->bytes;
     }
     t->dtype = r->dtype;

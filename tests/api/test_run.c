@@ -233,7 +233,11 @@ static void shapes_that_depend_on_data_are_lent(void **state)
     assert_memory_equal(out[0].data, ((int64_t[]){1, 4, 5}), 24);
     assert_memory_equal(doubles, ((float[]){0, 2, 0, 0, 4, 6}), 24);
     assert_memory_equal(out[2].data, ((float[]){2, 4, 6}), 12);
-    data[0] = 7;
+    data[0] = 7; /* what was lent is given again, where more is to be put */
+    OK(tacit_run(s, &in, 1, out, 3, &err));
+    assert_int_equal(out[0].dims[1], 4);
+    assert_memory_equal(out[0].data, ((int64_t[]){0, 1, 4, 5}), 32);
+    assert_memory_equal(out[2].data, ((float[]){14, 2, 4, 6}), 16);
     tacit_tensor one = {.name = "where"};
     OK(tacit_run(s, &in, 1, &one, 1, &err));
     assert_int_equal(one.dims[1], 4);

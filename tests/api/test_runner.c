@@ -182,6 +182,35 @@ static void wrong_use_is_told(void **state)
     tacit_runner_free(r);
 }
 
+/* What one run lent is given to the next, whose sizes, session and program differ. */
+static void lent_outputs_may_be_given_again(void **state)
+{
+    (void)state;
+    static const tacit_bucket four = {"n", 4};
+    for (int padded = 0; padded < 2; padded++) {
+        tacit_model *m = open_model();
+        tacit_runner *r = NULL;
+        tacit_runner_options options = {
+            .capacity = 1, .buckets = padded ? &four : NULL, .n_buckets = padded ? 1 : 0};
+        OK(tacit_runner_create(m, &options, &r, &err));
+        tacit_model_free(m);
+        float x[64], b[64];
+        tacit_tensor out = {.name = "y"};
+        for (int64_t n = 1; n <= 9; n++) {
+            for (int i = 0; i < 64; i++) {
+                x[i] = (float)(i % 5 + n);
+                b[i] = (float)i;
+            }
+            tacit_tensor in[] = {tensor("b", b, 1, 0, n), tensor("x", x, 2, 7, n)};
+            OK(tacit_runner_run(r, in, 2, &out, 1, &err));
+            assert_int_equal(out.dims[1], n);
+            for (int64_t i = 0; i < 7 * n; i++)
+                assert_true(((const float *)out.data)[i] == x[i] + b[i % n]);
+        }
+        tacit_runner_free(r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,6 +219,7 @@ int main(void)
         cmocka_unit_test(buckets_pad_and_cut),
         cmocka_unit_test(programs_for_sessions_of_ones_own),
         cmocka_unit_test(wrong_use_is_told),
+        cmocka_unit_test(lent_outputs_may_be_given_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
