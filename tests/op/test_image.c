@@ -192,12 +192,14 @@ static void suppression_is_greedy(void **state)
     rng r = rng_seed(12);
     for (int round = 0; round < 60; round++) {
         double boxes[2 * NMS_BOXES * 4], scores[NMS_GROUPS * NMS_BOXES], want[3 * 400];
-        double most = round % 3 ? round % 7 : 1e9, limit = round & 1 ? 0.5 : 0.125, least = 2;
+        double most = round % 3 ? round % 7 : 1e9, least = 2;
+        double limit = round % 10 == 9 ? -1 : round & 1 ? 0.5 : 0.125;
         int64_t found = 0, taken[NMS_BOXES];
         for (int i = 0; i < 2 * NMS_BOXES * 2; i++) {
             double *at = boxes + i / 2 * 4 + i % 2;
-            at[0] = (double)rng_below(&r, 12);
-            at[2] = at[0] + (double)(1 + rng_below(&r, 6));
+            /* also of some classes, moved apart, and across all of them */
+            at[0] = (double)(rng_below(&r, 12) + (round % 4 == 3 ? 64 * rng_below(&r, 5) : 0));
+            at[2] = at[0] + (double)(1 + rng_below(&r, round % 8 == 7 && i % 9 == 0 ? 300 : 6));
         }
         for (int i = 0; i < NMS_GROUPS * NMS_BOXES; i++)
             scores[i] = rng_below(&r, 15) ? (double)rng_below(&r, 9) : NAN;
