@@ -318,6 +318,7 @@ tacit_status pass_clean_up(pass_context *c);
 tacit_status pass_clean_views(pass_context *c);
 tacit_status pass_share(pass_context *c);
 tacit_status pass_drop_dead(pass_context *c);
+tacit_status pass_drop_taps(pass_context *c);
 tacit_status pass_recognise_activation(pass_context *c);
 tacit_status pass_recognise_norm(pass_context *c);
 tacit_status pass_recognise_softmax(pass_context *c);

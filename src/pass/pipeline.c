@@ -31,6 +31,8 @@ static const pass_def table[] = {
      pass_fold_constants, 0, false},
     {"share", "equal computations and equal small constants become one", pass_share, 0, false},
     {"drop-dead", "nodes and outputs that nobody reads go", pass_drop_dead, 0, false},
+    {"drop-taps", "taps of convolutions that read nothing but padding go", pass_drop_taps, 1,
+     false},
     {"late-halves", "weights in f16 or bf16 are widened when they are packed", pass_late_halves, 1,
      false},
     {"fold-batch-norm", "BatchNormalization goes into the weights of the Conv before it",
