@@ -30,10 +30,14 @@ typedef struct cpu_blocked_conv_args {
     const int32_t *taps;
     int64_t n_taps, full, depth, last_depth;
     int64_t x_step, step, row_step;
-    int64_t width, height;       /* pixels of a row, rows */
-    int64_t pixels;              /* of all rows; the last may be shorter than the others */
-    int64_t channels;            /* output channels of a unit, in whole blocks */
-    int64_t k;                   /* inputs to a sum: full·depth + … */
+    int64_t width, height; /* pixels of a row, rows */
+    int64_t pixels;        /* of all rows; the last may be shorter than the others */
+    int64_t channels;      /* output channels of a unit, in whole blocks */
+    int64_t k;             /* inputs to a sum: full·depth + … */
+    /* Windows whose rows may lie beside the image: they have so many rows of so many taps; 0:
+     * every row is read. Row r of the output reads row r·stride + ky·dilation − pad. */
+    int64_t tap_rows, tap_columns;
+    int64_t tap_stride, tap_dilation, tap_pad, image_rows;
     int64_t weight_sets;         /* unit u uses set u % weight_sets */
     int64_t weight_step;         /* floats of a set */
     int64_t band, panels;        /* rows and panels of a tile */

@@ -482,6 +482,14 @@ static tacit_status lower_sums(op_lower *c, const op_conv *conv)
                                   .weight_step = panel_floats(channels, inputs * w->taps)};
     if (!plan.taps)
         return TACIT_ERR_MEMORY;
+    if (s.copied) {
+        plan.tap_rows = w->kernel[0];
+        plan.tap_columns = w->kernel[1];
+        plan.tap_stride = w->stride[0];
+        plan.tap_dilation = w->dilation[0];
+        plan.tap_pad = w->pad_begin[0];
+        plan.image_rows = w->in[0];
+    }
     TRY(op_lower_epilogue(c, &plan.epilogue));
     return emit_sums(c, conv, &plan, &s, &weights, &bias);
 }

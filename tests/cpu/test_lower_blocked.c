@@ -252,6 +252,34 @@ static void half_blocks(void **state)
     }
 }
 
+/* Rows of taps that lie beside the image for some rows of the output, or for all. */
+static void far_windows(void **state)
+{
+    (void)state;
+    rng r = rng_seed(79);
+    for (uint32_t round = 0; round < 64; round++) {
+        conv_case k = {.w = {{between(&r, 2, 4), between(&r, 1, 3)},
+                             {between(&r, 1, 2), 1},
+                             {between(&r, 2, 9), between(&r, 1, 4)},
+                             {0}},
+                       .n = 1,
+                       .group = 1,
+                       .cg = between(&r, 1, 40),
+                       .mg = between(&r, 1, 70),
+                       .height = between(&r, 3, 9),
+                       .width = round % 3 ? between(&r, 12, 30) : 7,
+                       .variant = round,
+                       .known = round % 5 ? 6 : 0,
+                       .eps = 5e-5};
+        for (int i = 0; i < 4; i++)
+            k.w.pads[i] = k.w.dilation[i % 2] * (k.w.kernel[i % 2] - 1) - (i == 2);
+        k.w.pads[1] = k.w.pads[3] = k.w.pads[1] / 2;
+        if (round % 3 == 0) /* two rows of seven make a tile */
+            k.w.pads[1] = k.w.pads[3] = k.w.kernel[1] / 2, k.w.dilation[1] = 1;
+        check_conv(&r, &k);
+    }
+}
+
 static void pooling(void **state)
 {
     (void)state;
@@ -311,6 +339,7 @@ int main(void)
         cmocka_unit_test(depthwise),
         cmocka_unit_test(depthwise_three_by_three),
         cmocka_unit_test(half_blocks),
+        cmocka_unit_test(far_windows),
         cmocka_unit_test(pooling),
         cmocka_unit_test(moves),
     };
