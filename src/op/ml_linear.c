@@ -214,33 +214,20 @@ static tacit_status regressor_decompose(ir_graph *g, ir_node *node, tacit_error 
     return TACIT_OK;
 }
 
-static ir_value *label_constant(ir_graph *g, const op_labels *l, uint32_t first, uint32_t count,
-                                int32_t rank)
-{
-    ir_shape shape = ir_shape_of(rank, (int64_t[]){count});
-    ir_tensor *t = ir_tensor_new(g->memory, op_labels_dtype(l), &shape);
-    for (uint32_t i = 0; t && i < count; i++)
-        if (l->strings)
-            ((ir_string *)t->data)[i] = l->strings[first + i];
-        else
-            ((int64_t *)t->data)[i] = l->ints[first + i];
-    return t ? ir_constant_new(g, "labels", t) : NULL;
-}
-
 /* The label of the larger score, or by the sign of the only one. */
 static ir_value *build_labels(ir_graph *g, const linear *l, ir_value *scores, int64_t rows)
 {
     if (l->targets == 1) {
         ir_value *wins = op_build2(g, "Greater", op_build_reshape(g, scores, 1, &rows),
                                    op_build_scalar(g, TACIT_F32, 0));
-        return op_build3(g, "Where", wins, label_constant(g, &l->labels, 1, 1, 0),
-                         label_constant(g, &l->labels, 0, 1, 0));
+        return op_build3(g, "Where", wins, op_labels_constant(g, &l->labels, 1, 1, 0),
+                         op_labels_constant(g, &l->labels, 0, 1, 0));
     }
     ir_value *best = op_build1(g, "ArgMax", scores);
     if (!best || !ir_attr_set_int(g, best->producer, "axis", 1) ||
         !ir_attr_set_int(g, best->producer, "keepdims", 0))
         return NULL;
-    return op_build2(g, "Gather", label_constant(g, &l->labels, 0, l->labels.count, 1), best);
+    return op_build2(g, "Gather", op_labels_constant(g, &l->labels, 0, l->labels.count, 1), best);
 }
 
 /* The scores of both classes from that of the second. */

@@ -77,6 +77,19 @@ tacit_dtype op_labels_dtype(const op_labels *l)
     return l->strings ? TACIT_STRING : TACIT_I64;
 }
 
+ir_value *op_labels_constant(ir_graph *g, const op_labels *l, uint32_t first, uint32_t count,
+                             int32_t rank)
+{
+    ir_shape shape = ir_shape_of(rank, (int64_t[]){count});
+    ir_tensor *t = ir_tensor_new(g->memory, op_labels_dtype(l), &shape);
+    for (uint32_t i = 0; t && i < count; i++)
+        if (l->strings)
+            ((ir_string *)t->data)[i] = l->strings[first + i];
+        else
+            ((int64_t *)t->data)[i] = l->ints[first + i];
+    return t ? ir_constant_new(g, "labels", t) : NULL;
+}
+
 void op_store_label(const op_labels *l, int64_t best, ir_tensor *to, int64_t i)
 {
     if (l->strings && l->count == 1)

@@ -25,6 +25,9 @@ typedef struct op_labels {
 tacit_status op_read_labels(const ir_node *node, const char *strings, const char *ints,
                             op_labels *out, tacit_error *err);
 tacit_dtype op_labels_dtype(const op_labels *l);
+/* `count` of them from `first` on, as a constant of rank 0 or 1. NULL: no memory. */
+ir_value *op_labels_constant(ir_graph *g, const op_labels *l, uint32_t first, uint32_t count,
+                             int32_t rank);
 /* Element `i` of a tensor of labels becomes the label of class `best`. Of a single class: it wins
  * or not, which is 1 or 0, or the label or nothing. */
 void op_store_label(const op_labels *l, int64_t best, ir_tensor *to, int64_t i);

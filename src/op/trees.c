@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "op/build.h"
 #include "op/elementwise.h"
 #include "op/forest.h"
 #include "op/strip.h"
@@ -152,16 +153,43 @@ static tacit_status classifier_eval(op_eval *c)
     return forest_eval(c, op_out(c, 0), op_out(c, 1));
 }
 
-#define TREE_ROW(NAME, OUT, INFER, EVAL)                                                           \
+/* No kernel writes strings: classes are told by their numbers then, and their labels looked up. */
+static tacit_status classifier_decompose(ir_graph *g, ir_node *node, tacit_error *err)
+{
+    op_labels labels;
+    TRY(op_read_labels(node, "classlabels_strings", "classlabels_int64s", &labels, err));
+    if (!labels.strings || labels.count < 2)
+        return error_set(err, TACIT_ERR_UNSUPPORTED, "'%s' is as plain as can be", node->name);
+    int64_t *numbers = ARENA_ARRAY(g->memory, labels.count, int64_t);
+    const char *name = ir_fresh_node_name(g, node->name);
+    ir_node *n = ir_node_new(g, node->type, node->domain, name, 1, node->inputs, 2, NULL);
+    if (!numbers || !n || !ir_attr_copy_all(g, n, node))
+        return error_memory(err, "decomposing a node");
+    for (uint32_t i = 0; i < labels.count; i++)
+        numbers[i] = i;
+    ir_attr_remove(n, "classlabels_strings");
+    if (!ir_attr_set_ints(g, n, "classlabels_int64s", labels.count, numbers))
+        return error_memory(err, "decomposing a node");
+    op_resolve(NULL, n);
+    ir_value *names = op_labels_constant(g, &labels, 0, labels.count, 1);
+    TRY(op_build_finish(g, node, 0, names ? op_build2(g, "Gather", names, n->outputs[0]) : NULL,
+                        err));
+    TRY(op_build_finish(g, node, 1, n->outputs[1], err));
+    ir_node_kill(node);
+    return TACIT_OK;
+}
+
+#define TREE_ROW(NAME, OUT, INFER, EVAL, ...)                                                      \
     {                                                                                              \
         .name = NAME, .domain = "ai.onnx.ml", .min_in = 1, .max_in = 1, .min_out = 1,              \
         .max_out = OUT, .flags = OP_NOT_DIFFERENTIABLE, .infer = INFER, .eval = EVAL,              \
-        .lower = op_lower_trees                                                                    \
+        .lower = op_lower_trees, __VA_ARGS__                                                       \
     }
 
 const op_def op_rows_trees[] = {
-    TREE_ROW("TreeEnsemble", 1, ensemble_infer, regressor_eval),
-    TREE_ROW("TreeEnsembleRegressor", 1, regressor_infer, regressor_eval),
-    TREE_ROW("TreeEnsembleClassifier", 2, classifier_infer, classifier_eval),
+    TREE_ROW("TreeEnsemble", 1, ensemble_infer, regressor_eval, .decompose = NULL),
+    TREE_ROW("TreeEnsembleRegressor", 1, regressor_infer, regressor_eval, .decompose = NULL),
+    TREE_ROW("TreeEnsembleClassifier", 2, classifier_infer, classifier_eval,
+             .decompose = classifier_decompose),
     {0},
 };

@@ -48,11 +48,17 @@ tacit_status pass_decompose(pass_context *c)
     return decompose_graph(c, c->graph);
 }
 
-/* No kernel, but a spelling that has them: vendors' fused ops, norms over groups. The patterns of
- * later stages then put together what belongs together. */
+static bool gives_strings(const ir_node *n)
+{
+    return n->n_outputs && n->outputs[0] && n->outputs[0]->type.dtype == TACIT_STRING;
+}
+
+/* No kernel, but a spelling that has them: vendors' fused ops, norms over groups, classes told by
+ * strings. The patterns of later stages then put together what belongs together. */
 static bool better_spelled_out(const ir_node *n)
 {
-    if (!n->type || !n->op || !n->op->decompose || n->op->lower || !n->op->eval)
+    if (!n->type || !n->op || !n->op->decompose || !n->op->eval ||
+        (n->op->lower && !gives_strings(n)))
         return false;
     for (uint32_t k = 0; k < n->n_inputs; k++)
         if (n->inputs[k] && !ir_type_is_static(&n->inputs[k]->type))
