@@ -366,6 +366,33 @@ static void models_of_f32(void **state)
     arena_free(&a);
 }
 
+/* Trees are steps: no slope, however their classes are told. */
+static void trees_are_flat(void **state)
+{
+    (void)state;
+    static const char *const labels[] = {"classlabels_int64s=[4, 5]",
+                                         "classlabels_strings=[\"no\", \"yes\"]"};
+    const double x[2] = {1, 3}, g[2] = {1, 0.5};
+    for (int i = 0; i < 2; i++) {
+        arena a;
+        arena_init(&a, NULL);
+        char text[1024];
+        snprintf(
+            text, sizeof text,
+            "in %%x : f64[1,2]\n%%l, %%p = ai.onnx.ml.TreeEnsembleClassifier(%%x) "
+            "nodes_treeids=[0, 0, 0] nodes_nodeids=[0, 1, 2] nodes_featureids=[1, 0, 0] "
+            "nodes_modes=[\"BRANCH_LEQ\", \"LEAF\", \"LEAF\"] nodes_values=[0.25, 0.0, 0.0] "
+            "nodes_truenodeids=[1, 0, 0] nodes_falsenodeids=[2, 0, 0] class_treeids=[0, 0, 0, 0] "
+            "class_nodeids=[1, 1, 2, 2] class_ids=[0, 1, 0, 1] class_weights=[0.5, 0.25, 2.0, "
+            "3.0] %s @t\n%%d = Cast(%%p) to=11 @d\n%%y = Mul(%%d, %%x) @y\nout %%y",
+            labels[i]);
+        ir_tensor *got = harness_grad(&a, text, WRT("x"), (const double *[]){x}, g);
+        harness_all_near("y", &got[0], (double[]){2, 9}, 1e-6);
+        harness_all_near("dx", &got[1], (double[]){2, 1.5}, 1e-6);
+        arena_free(&a);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -383,6 +410,7 @@ int main(void)
         cmocka_unit_test(missing_rules_are_named),
         cmocka_unit_test(cycles_are_refused),
         cmocka_unit_test(models_of_f32),
+        cmocka_unit_test(trees_are_flat),
     };
     return cmocka_run_group_tests_name("conventions of the transforms", tests, NULL, NULL);
 }
