@@ -38,7 +38,7 @@ typedef struct cpu_winograd_out_args {
 
 CPU_DECLARE(cpu_winograd_out_f32);
 
-/* The 36 transformed weights of one 3×3 kernel, `step` apart. */
-void cpu_winograd_weights(const float *kernel, float *to, int64_t step);
+/* The 36 transformed weights of 3×3 kernels, `step` apart, those of n kernels side by side. */
+void cpu_winograd_weights(const float *kernels, int64_t n, float *to, int64_t step);
 
 #endif

@@ -107,8 +107,7 @@ static const float *transform_weights(op_lower *c, const winograd *w, int64_t *r
     float *to = op_lower_pack(c, bytes);
     const float *from = c->in[1].constant->data;
     for (int64_t o = 0; to && o < w->out; o++)
-        for (int64_t i = 0; i < w->terms; i++)
-            cpu_winograd_weights(from + (o * w->terms + i) * 9, to + o * *row + i, w->out * *row);
+        cpu_winograd_weights(from + o * w->terms * 9, w->terms, to + o * *row, w->out * *row);
     if (to)
         op_lower_packed_away(c, 1);
     return to;

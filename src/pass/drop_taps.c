@@ -36,20 +36,23 @@ static ir_tensor *cut_weights(pass_edit *e, const ir_tensor *w, const tap_range 
     ir_tensor *cut = ir_tensor_new(e->g->memory, w->dtype, &shape);
     if (!cut)
         return NULL;
-    int64_t windows = shape.dims[0] * shape.dims[1], index[IR_MAX_RANK] = {0};
-    int64_t strides[IR_MAX_RANK], taps = ir_tensor_count(cut) / windows;
-    size_t size = ir_dtype_bytes(w->dtype, 1);
+    int64_t strides[IR_MAX_RANK], index[IR_MAX_RANK] = {0};
     ir_shape_strides(&w->shape, strides);
+    int32_t last = spatial - 1; /* the last axis that is cut: what lies behind it goes together */
+    while (last > 0 && range[last].count == w->shape.dims[2 + last])
+        last--;
+    int64_t run = range[last].count * strides[2 + last], windows = shape.dims[0] * shape.dims[1];
+    int64_t runs = ir_tensor_count(cut) / windows / run;
+    size_t size = ir_dtype_bytes(w->dtype, 1);
     char *to = cut->data;
-    for (int64_t i = 0; i < windows; i++)
-        for (int64_t t = 0; t < taps; t++, to += size) {
-            int64_t from = i * strides[1];
-            for (int32_t d = 0; d < spatial; d++)
-                from += (range[d].first + index[d]) * strides[2 + d];
-            memcpy(to, (const char *)w->data + (size_t)from * size, size);
-            for (int32_t d = spatial; d-- > 0 && ++index[d] == range[d].count;)
-                index[d] = 0;
-        }
+    for (int64_t i = 0; i < windows * runs; i++, to += (size_t)run * size) {
+        int64_t from = i / runs * strides[1];
+        for (int32_t d = 0; d <= last; d++)
+            from += (range[d].first + index[d]) * strides[2 + d];
+        memcpy(to, (const char *)w->data + (size_t)from * size, (size_t)run * size);
+        for (int32_t d = last; d-- > 0 && ++index[d] == range[d].count;)
+            index[d] = 0;
+    }
     return cut;
 }
 
