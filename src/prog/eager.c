@@ -48,11 +48,12 @@ eager_cache *eager_open(const prog_options *options, size_t worth)
     c->allocator = allocator;
     c->worth = worth;
     arena_init(&c->memory, allocator);
+    /* Without the tuning: it is not there any more when sizes are met. */
     c->options = (prog_options){.executor = TACIT_EXEC_SERIAL,
                                 .validate = options->validate,
                                 .allocator = allocator,
                                 .batch_invariant = options->batch_invariant,
-                                .tuning = options->tuning};
+                                .plain_sums = options->plain_sums};
     return c;
 }
 

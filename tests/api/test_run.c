@@ -3,6 +3,7 @@
  * reference. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -249,6 +250,45 @@ static void shapes_that_depend_on_data_are_lent(void **state)
     tacit_session_free(s);
 }
 
+/* What is compiled when its sizes are known, long after the rest was. */
+static void products_behind_data_are_compiled_late(void **state)
+{
+    (void)state;
+    enum { ROWS = 64, N = 48 };
+    tacit_builder *b = begin();
+    const int64_t dims[] = {ROWS, N}, square[] = {N, N}, rows = ROWS;
+    static float x[ROWS * N], w[N * N];
+    bool keep[ROWS];
+    for (int i = 0; i < ROWS * N; i++)
+        x[i] = (float)(i % 7);
+    for (int i = 0; i < N * N; i++)
+        w[i] = i % (N + 1) == 0 ? 2.0f : 0.0f;
+    for (int i = 0; i < ROWS; i++)
+        keep[i] = i % 3 != 0;
+    tacit_value given = input(b, "x", 2, dims);
+    tacit_value kept = tacit_builder_input(b, "keep", TACIT_BOOL, 1, &rows, NULL);
+    tacit_value some = node2(b, "Compress", given, kept);
+    tacit_builder_attr_int(b, "axis", 0);
+    tacit_value weights = tacit_builder_constant(b, NULL, TACIT_F32, 2, square, w);
+    tacit_builder_output(b, "y", node2(b, "MatMul", some, weights));
+    tacit_model *m = finish(b);
+    tacit_program *p = NULL;
+    tacit_session *s = NULL;
+    OK(tacit_compile(m, NULL, &p, &err));
+    OK(tacit_session_create(p, &s, &err));
+    tacit_tensor in[] = {f32(x, 2, dims), {.dtype = TACIT_BOOL, .rank = 1, .dims = {ROWS}}},
+                 y = {0};
+    in[1].data = keep;
+    in[1].bytes = sizeof keep;
+    OK(tacit_run(s, in, 2, &y, 1, &err));
+    for (int64_t i = 0, at = 0; i < ROWS; i++)
+        for (int64_t k = 0; keep[i] && k < N; k++, at++)
+            assert_true(((const float *)y.data)[at] == 2 * x[i * N + k]);
+    tacit_session_free(s);
+    tacit_program_free(p);
+    tacit_model_free(m);
+}
+
 static void wrong_calls_are_named(void **state)
 {
     (void)state;
@@ -483,6 +523,7 @@ int main(void)
         cmocka_unit_test(constants_as_outputs_and_slices),
         cmocka_unit_test(symbols_bind_at_compile_time),
         cmocka_unit_test(shapes_that_depend_on_data_are_lent),
+        cmocka_unit_test(products_behind_data_are_compiled_late),
         cmocka_unit_test(wrong_calls_are_named),
         cmocka_unit_test(inputs_given_again),
         cmocka_unit_test(bad_indices_are_reported),
