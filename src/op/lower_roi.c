@@ -38,7 +38,7 @@ tacit_status op_lower_roi_align(op_lower *c)
     int64_t samples = r.ratio > 0 ? r.ratio * r.ratio : 4, bins = y[2] * y[3];
     double taps = (double)bins * 4 * (double)samples;
     size_t turned = 0;
-    r.tile = tile_regions(taps * (double)(x[1] / 4 + 8));
+    r.tile = tile_regions(taps * ((double)x[1] / 4 + 8));
     if (taps * (double)r.count >= (double)(r.images * r.from.pixels))
         TRY(op_lower_turn_images(c, r.images, &r.from, &turned));
     cpu_roi_align_args *a = op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, roi_align_f32),

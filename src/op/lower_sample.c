@@ -232,7 +232,7 @@ static tacit_status emit_blocks(op_lower *c, const op_conv *conv, const cpu_defo
         c,
         "deform_f32_%s reads %lld columns of %lld at a time, which gemm_f32 multiplies by "
         "the weights",
-        cpu_isa_name(c->cpu.isa), (long long)(images * points), (long long)column);
+        cpu_isa_name(c->cpu.isa), (long long)images * points, (long long)column);
     return TACIT_OK;
 }
 
