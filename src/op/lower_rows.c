@@ -19,70 +19,80 @@ static void split_shape(const ir_shape *s, int32_t axis, int32_t end, int64_t *o
         *(d < axis ? outer : d < end ? length : inner) *= s->dims[d];
 }
 
-tacit_status op_lower_softmax(op_lower *c)
+/* Lines along an axis, and how they are shared: `rows` lines a tile where these are rows, else a
+ * group of columns. */
+typedef struct lines {
+    int64_t outer, length, inner, rows;
+    int64_t count; /* elements; 0: there is nothing to do */
+    uint32_t tiles;
+    uint64_t run; /* bytes of a tile; 0: they lie apart */
+} lines;
+
+static tacit_status read_lines(const op_lower *c, int64_t columns, lines *l)
 {
     const ir_shape *shape = &c->in[0].type.shape;
     int32_t axis;
-    int64_t outer, length, inner;
     if (c->in[0].type.dtype != TACIT_F32 || shape->rank == 0)
         return OP_LOWER_NO_KERNEL;
     TRY(ir_axis(ir_attr_int(c->node, "axis", -1), shape->rank, &axis, c->err));
-    split_shape(shape, axis, axis + 1, &outer, &length, &inner);
-    if (outer * length * inner == 0)
+    split_shape(shape, axis, axis + 1, &l->outer, &l->length, &l->inner);
+    l->count = l->outer * l->length * l->inner;
+    if (l->count == 0)
         return TACIT_OK;
-    int64_t rows = rows_of_tile(outer, length, 8192);
-    int64_t groups = (inner + CPU_SOFTMAX_COLUMNS - 1) / CPU_SOFTMAX_COLUMNS;
-    int64_t tiles = inner == 1 ? (outer + rows - 1) / rows : outer * groups;
-    if (tiles > INT32_MAX)
-        return OP_LOWER_NO_KERNEL;
-    cpu_softmax_args *a =
-        op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, softmax_f32),
-                       CPU_PICK(c->cpu.isa, cpu_softmax_f32), sizeof *a, (uint32_t)tiles);
+    l->rows = rows_of_tile(l->outer, l->length, 8192);
+    int64_t groups = (l->inner + columns - 1) / columns;
+    int64_t tiles = l->inner == 1 ? (l->outer + l->rows - 1) / l->rows : l->outer * groups;
+    l->tiles = (uint32_t)tiles;
+    l->run = l->inner == 1 ? (uint64_t)(l->rows * l->length) * sizeof(float) : 0;
+    return tiles > INT32_MAX ? OP_LOWER_NO_KERNEL : TACIT_OK;
+}
+
+tacit_status op_lower_softmax(op_lower *c)
+{
+    lines l;
+    TRY(read_lines(c, CPU_SOFTMAX_COLUMNS, &l));
+    if (l.count == 0)
+        return TACIT_OK;
+    cpu_softmax_args *a = op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, softmax_f32),
+                                         CPU_PICK(c->cpu.isa, cpu_softmax_f32), sizeof *a, l.tiles);
     if (!a)
         return TACIT_ERR_MEMORY;
-    *a = (cpu_softmax_args){.outer = outer,
-                            .length = length,
-                            .inner = inner,
-                            .tile_rows = rows,
+    *a = (cpu_softmax_args){.outer = l.outer,
+                            .length = l.length,
+                            .inner = l.inner,
+                            .tile_rows = l.rows,
                             .log = c->node->type[0] == 'L'};
-    uint64_t run = inner == 1 ? (uint64_t)(rows * length) * sizeof(float) : 0;
-    TRY(op_lower_in_tiled(c, offsetof(cpu_softmax_args, x), 0, run, run));
-    TRY(op_lower_out_tiled(c, offsetof(cpu_softmax_args, y), 0, run, run));
-    op_lower_cost(c, 8.0 * (double)(outer * length * inner), 2 * op_lower_bytes(&c->out[0]));
+    TRY(op_lower_in_tiled(c, offsetof(cpu_softmax_args, x), 0, l.run, l.run));
+    TRY(op_lower_out_tiled(c, offsetof(cpu_softmax_args, y), 0, l.run, l.run));
+    op_lower_cost(c, 8.0 * (double)l.count, 2 * op_lower_bytes(&c->out[0]));
     op_lower_note(c, "softmax_f32_%s over %lld elements %lld apart", cpu_isa_name(c->cpu.isa),
-                  (long long)length, (long long)inner);
+                  (long long)l.length, (long long)l.inner);
     return TACIT_OK;
 }
 
 tacit_status op_lower_lp_norm(op_lower *c)
 {
-    const ir_shape *shape = &c->in[0].type.shape;
-    int64_t power = ir_attr_int(c->node, "p", 2), outer, length, inner;
-    int32_t axis;
-    if (c->in[0].type.dtype != TACIT_F32 || shape->rank == 0 || (power != 1 && power != 2))
+    int64_t power = ir_attr_int(c->node, "p", 2);
+    lines l;
+    if (power != 1 && power != 2)
         return OP_LOWER_NO_KERNEL;
-    TRY(ir_axis(ir_attr_int(c->node, "axis", -1), shape->rank, &axis, c->err));
-    split_shape(shape, axis, axis + 1, &outer, &length, &inner);
-    if (outer * length * inner == 0)
+    TRY(read_lines(c, CPU_LPNORM_COLUMNS, &l));
+    if (l.count == 0)
         return TACIT_OK;
-    int64_t rows = rows_of_tile(outer, length, 8192);
-    int64_t groups = (inner + CPU_LPNORM_COLUMNS - 1) / CPU_LPNORM_COLUMNS;
-    int64_t tiles = inner == 1 ? (outer + rows - 1) / rows : outer * groups;
-    if (tiles > INT32_MAX)
-        return OP_LOWER_NO_KERNEL;
-    cpu_lpnorm_args *a =
-        op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, lpnorm_f32),
-                       CPU_PICK(c->cpu.isa, cpu_lpnorm_f32), sizeof *a, (uint32_t)tiles);
+    cpu_lpnorm_args *a = op_lower_thunk(c, CPU_PICK_NAME(c->cpu.isa, lpnorm_f32),
+                                        CPU_PICK(c->cpu.isa, cpu_lpnorm_f32), sizeof *a, l.tiles);
     if (!a)
         return TACIT_ERR_MEMORY;
-    *a = (cpu_lpnorm_args){
-        .outer = outer, .length = length, .inner = inner, .tile = rows, .absolute = power == 1};
-    uint64_t run = inner == 1 ? (uint64_t)(rows * length) * sizeof(float) : 0;
-    TRY(op_lower_in_tiled(c, offsetof(cpu_lpnorm_args, x), 0, run, run));
-    TRY(op_lower_out_tiled(c, offsetof(cpu_lpnorm_args, y), 0, run, run));
-    op_lower_cost(c, 4.0 * (double)(outer * length * inner), 2 * op_lower_bytes(&c->out[0]));
+    *a = (cpu_lpnorm_args){.outer = l.outer,
+                           .length = l.length,
+                           .inner = l.inner,
+                           .tile = l.rows,
+                           .absolute = power == 1};
+    TRY(op_lower_in_tiled(c, offsetof(cpu_lpnorm_args, x), 0, l.run, l.run));
+    TRY(op_lower_out_tiled(c, offsetof(cpu_lpnorm_args, y), 0, l.run, l.run));
+    op_lower_cost(c, 4.0 * (double)l.count, 2 * op_lower_bytes(&c->out[0]));
     op_lower_note(c, "lpnorm_f32_%s over %lld elements %lld apart", cpu_isa_name(c->cpu.isa),
-                  (long long)length, (long long)inner);
+                  (long long)l.length, (long long)l.inner);
     return TACIT_OK;
 }
 

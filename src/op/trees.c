@@ -32,14 +32,21 @@ static tacit_status ensemble_infer(op_infer *c)
     return TACIT_OK;
 }
 
+/* The forest of a node over rows of features; returns how many rows. */
+static tacit_status infer_rows(op_infer *c, op_forest *f, int64_t *rows)
+{
+    int64_t features;
+    TRY(op_check_class(c, 0, OP_REAL));
+    TRY(op_rows_of(&c->in[0]->shape, rows, &features, c->err));
+    TRY(op_read_forest(c->node, c->memory, f, c->err));
+    return check_features(f, features, c->err);
+}
+
 static tacit_status regressor_infer(op_infer *c)
 {
     op_forest f;
-    int64_t rows, features;
-    TRY(op_check_class(c, 0, OP_REAL));
-    TRY(op_rows_of(&c->in[0]->shape, &rows, &features, c->err));
-    TRY(op_read_forest(c->node, c->memory, &f, c->err));
-    TRY(check_features(&f, features, c->err));
+    int64_t rows;
+    TRY(infer_rows(c, &f, &rows));
     op_set_out_dims(c, 0, TACIT_F32, 2, (int64_t[]){rows, f.scores.n});
     return TACIT_OK;
 }
@@ -47,11 +54,8 @@ static tacit_status regressor_infer(op_infer *c)
 static tacit_status classifier_infer(op_infer *c)
 {
     op_forest f;
-    int64_t rows, features;
-    TRY(op_check_class(c, 0, OP_REAL));
-    TRY(op_rows_of(&c->in[0]->shape, &rows, &features, c->err));
-    TRY(op_read_forest(c->node, c->memory, &f, c->err));
-    TRY(check_features(&f, features, c->err));
+    int64_t rows;
+    TRY(infer_rows(c, &f, &rows));
     op_set_out_dims(c, 0, op_labels_dtype(&f.labels), 1, &rows);
     op_set_out_dims(c, 1, TACIT_F32, 2, (int64_t[]){rows, f.scores.n});
     return TACIT_OK;

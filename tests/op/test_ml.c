@@ -20,29 +20,6 @@ static void floats_attr(op_case *c, const char *name, uint32_t n, const double *
     assert_true(ir_attr_set(c->graph, c->node, &a));
 }
 
-static void strings_attr(op_case *c, const char *name, uint32_t n, const char *const *values)
-{
-    ir_string *list = ARENA_ARRAY(&c->memory, n, ir_string);
-    assert_non_null(list);
-    for (uint32_t i = 0; i < n; i++)
-        list[i] = (ir_string){values[i], strlen(values[i])};
-    ir_attr a = {.name = name, .kind = IR_ATTR_STRINGS, .count = n, .strings = list};
-    op_case_int(c, "unused", 0);
-    assert_true(ir_attr_set(c->graph, c->node, &a));
-}
-
-static void tensor_attr(op_case *c, const char *name, tacit_dtype dtype, int64_t n,
-                        const double *values)
-{
-    ir_shape shape = SHAPE(n);
-    ir_tensor *t = ir_tensor_new(&c->memory, dtype, &shape);
-    assert_non_null(t);
-    for (int64_t i = 0; i < n; i++)
-        ir_store_f64(dtype, t->data, i, values[i]);
-    ir_attr a = {.name = name, .kind = IR_ATTR_TENSOR, .tensor = t};
-    assert_true(ir_attr_set(c->graph, c->node, &a));
-}
-
 #define V(...) ((const double[]){__VA_ARGS__})
 #define I(...) ((const int64_t[]){__VA_ARGS__})
 
@@ -61,7 +38,7 @@ static void put_nodes(op_case *c, const char *mode)
     op_case_ints(c, "nodes_truenodeids", 8, I(1, 0, 3, 0, 0, 11, 0, 0));
     op_case_ints(c, "nodes_falsenodeids", 8, I(2, 0, 4, 0, 0, 12, 0, 0));
     floats_attr(c, "nodes_values", 8, V(1, 0, 0, 0, 0, 2, 0, 0));
-    strings_attr(
+    op_case_strings_attr(
         c, "nodes_modes", 8,
         (const char *[]){mode, "LEAF", "BRANCH_LEQ", "LEAF", "LEAF", "BRANCH_LEQ", "LEAF", "LEAF"});
 }
@@ -144,13 +121,13 @@ static void values_may_be_tensors(void **state)
     op_case_ints(&c, "nodes_featureids", 3, I(0, 0, 0));
     op_case_ints(&c, "nodes_truenodeids", 3, I(1, 0, 0));
     op_case_ints(&c, "nodes_falsenodeids", 3, I(2, 0, 0));
-    strings_attr(&c, "nodes_modes", 3, (const char *[]){"BRANCH_LEQ", "LEAF", "LEAF"});
-    tensor_attr(&c, "nodes_values_as_tensor", TACIT_F64, 3, V(1 + 2e-12, 0, 0));
+    op_case_strings_attr(&c, "nodes_modes", 3, (const char *[]){"BRANCH_LEQ", "LEAF", "LEAF"});
+    op_case_tensor_attr(&c, "nodes_values_as_tensor", TACIT_F64, 3, V(1 + 2e-12, 0, 0));
     op_case_ints(&c, "target_treeids", 2, I(0, 0));
     op_case_ints(&c, "target_nodeids", 2, I(1, 2));
     op_case_ints(&c, "target_ids", 2, I(0, 1));
-    tensor_attr(&c, "target_weights_as_tensor", TACIT_F64, 2, V(3, 5));
-    tensor_attr(&c, "base_values_as_tensor", TACIT_F64, 2, V(0.5, 0.25));
+    op_case_tensor_attr(&c, "target_weights_as_tensor", TACIT_F64, 2, V(3, 5));
+    op_case_tensor_attr(&c, "base_values_as_tensor", TACIT_F64, 2, V(0.5, 0.25));
     op_case_int(&c, "n_targets", 2);
     op_case_run(&c, 1);
     op_case_expect(&c, 0, TACIT_F32, SHAPE(2, 2), V(3.5, 0.25, 0.5, 5.25), 0);
@@ -167,7 +144,7 @@ static void begin_classifier(op_case *c, uint32_t n, const int64_t *ids, const d
     op_case_ints(c, "nodes_featureids", 3, I(0, 0, 0));
     op_case_ints(c, "nodes_truenodeids", 3, I(1, 0, 0));
     op_case_ints(c, "nodes_falsenodeids", 3, I(2, 0, 0));
-    strings_attr(c, "nodes_modes", 3, (const char *[]){"BRANCH_LEQ", "LEAF", "LEAF"});
+    op_case_strings_attr(c, "nodes_modes", 3, (const char *[]){"BRANCH_LEQ", "LEAF", "LEAF"});
     floats_attr(c, "nodes_values", 3, V(0, 0, 0));
     op_case_ints(c, "class_treeids", n, I(0, 0, 0, 0, 0, 0));
     op_case_ints(c, "class_nodeids", n,
@@ -241,7 +218,7 @@ static void labels_may_be_strings(void **state)
     (void)state;
     op_case c;
     begin_classifier(&c, 2, I(0, 0), V(0.3, 0.9));
-    strings_attr(&c, "classlabels_strings", 2, (const char *[]){"no", "yes"});
+    op_case_strings_attr(&c, "classlabels_strings", 2, (const char *[]){"no", "yes"});
     op_case_run(&c, 2);
     assert_int_equal(c.out[0].dtype, TACIT_STRING);
     assert_string_equal(((const ir_string *)c.out[0].data)[0].data, "no");
@@ -434,7 +411,7 @@ static void categories_are_found(void **state)
     op_case c;
     op_case_begin(&c, "ai.onnx.ml", "OneHotEncoder");
     op_case_strings(&c, SHAPE(3), (const char *[]){"b", "z", "a"});
-    strings_attr(&c, "cats_strings", 2, (const char *[]){"a", "b"});
+    op_case_strings_attr(&c, "cats_strings", 2, (const char *[]){"a", "b"});
     op_case_run(&c, 1);
     op_case_expect(&c, 0, TACIT_F32, SHAPE(3, 2), V(0, 1, 0, 0, 1, 0), 0);
     op_case_end(&c);
@@ -446,14 +423,14 @@ static void categories_are_found(void **state)
     op_case_end(&c);
     op_case_begin(&c, "ai.onnx.ml", "CategoryMapper");
     op_case_strings(&c, SHAPE(2), (const char *[]){"b", "z"});
-    strings_attr(&c, "cats_strings", 2, (const char *[]){"a", "b"});
+    op_case_strings_attr(&c, "cats_strings", 2, (const char *[]){"a", "b"});
     op_case_ints(&c, "cats_int64s", 2, I(10, 20));
     op_case_run(&c, 1);
     op_case_expect(&c, 0, TACIT_I64, SHAPE(2), V(20, -1), 0);
     op_case_end(&c);
     op_case_begin(&c, "ai.onnx.ml", "CategoryMapper");
     op_case_i64(&c, TACIT_I64, SHAPE(2), I(10, 30));
-    strings_attr(&c, "cats_strings", 2, (const char *[]){"a", "b"});
+    op_case_strings_attr(&c, "cats_strings", 2, (const char *[]){"a", "b"});
     op_case_ints(&c, "cats_int64s", 2, I(10, 20));
     op_case_run(&c, 1);
     assert_string_equal(((const ir_string *)c.out[0].data)[0].data, "a");
@@ -469,7 +446,7 @@ static void rows_become_maps(void **state)
     op_case c;
     op_case_begin(&c, "ai.onnx.ml", "ZipMap");
     op_case_f64(&c, TACIT_F32, SHAPE(2, 2), V(0.25, 0.75, 1, 0));
-    strings_attr(&c, "classlabels_strings", 2, (const char *[]){"no", "yes"});
+    op_case_strings_attr(&c, "classlabels_strings", 2, (const char *[]){"no", "yes"});
     op_case_run(&c, 1);
     assert_int_equal(c.out[0].kind, IR_SEQUENCE);
     assert_int_equal(c.out[0].count, 2);

@@ -21,17 +21,6 @@ static void expect_strings(op_case *c, uint32_t i, ir_shape shape, const char *c
         assert_string_equal(((const ir_string *)t->data)[k].data, want[k]);
 }
 
-static void strings_attr(op_case *c, const char *name, uint32_t n, const char *const *values)
-{
-    ir_string *list = ARENA_ARRAY(&c->memory, n, ir_string);
-    assert_non_null(list);
-    for (uint32_t i = 0; i < n; i++)
-        list[i] = (ir_string){values[i], strlen(values[i])};
-    ir_attr a = {.name = name, .kind = IR_ATTR_STRINGS, .count = n, .strings = list};
-    op_case_int(c, "unused", 0); /* makes the node */
-    assert_true(ir_attr_set(c->graph, c->node, &a));
-}
-
 static void concat_broadcasts(void **state)
 {
     (void)state;
@@ -81,14 +70,14 @@ static void normalizer_drops_and_maps(void **state)
     op_case c;
     op_case_begin(&c, "", "StringNormalizer");
     op_case_strings(&c, SHAPE(1, 3), (const char *[]){"Monday", "\xc3\xa9t\xc3\xa9", "x"});
-    strings_attr(&c, "stopwords", 1, (const char *[]){"MONDAY"});
+    op_case_strings_attr(&c, "stopwords", 1, (const char *[]){"MONDAY"});
     op_case_string(&c, "case_change_action", "UPPER");
     op_case_run(&c, 1);
     expect_strings(&c, 0, SHAPE(1, 2), (const char *[]){"\xc3\x89T\xc3\x89", "X"});
     op_case_end(&c);
     op_case_begin(&c, "", "StringNormalizer");
     op_case_strings(&c, SHAPE(1), (const char *[]){"a"});
-    strings_attr(&c, "stopwords", 1, (const char *[]){"a"});
+    op_case_strings_attr(&c, "stopwords", 1, (const char *[]){"a"});
     op_case_run(&c, 1);
     expect_strings(&c, 0, SHAPE(1), (const char *[]){""});
     op_case_end(&c);
@@ -117,7 +106,7 @@ static void labels_map(void **state)
     op_case c;
     op_case_begin(&c, "ai.onnx.ml", "LabelEncoder");
     op_case_strings(&c, SHAPE(3), (const char *[]){"b", "a", "z"});
-    strings_attr(&c, "keys_strings", 3, (const char *[]){"a", "b", "a"});
+    op_case_strings_attr(&c, "keys_strings", 3, (const char *[]){"a", "b", "a"});
     op_case_ints(&c, "values_int64s", 3, (int64_t[]){1, 2, 3});
     op_case_run(&c, 1);
     op_case_expect(&c, 0, TACIT_I64, SHAPE(3), (double[]){2, 3, -1}, 0); /* the last key counts */
@@ -135,19 +124,6 @@ static void labels_map(void **state)
     op_case_end(&c);
 }
 
-static ir_tensor *tensor_attr(op_case *c, const char *name, tacit_dtype dtype, int64_t n,
-                              const double *values)
-{
-    ir_shape shape = SHAPE(n);
-    ir_tensor *t = ir_tensor_new(&c->memory, dtype, &shape);
-    assert_non_null(t);
-    for (int64_t i = 0; i < n; i++)
-        ir_store_f64(dtype, t->data, i, values[i]);
-    ir_attr a = {.name = name, .kind = IR_ATTR_TENSOR, .tensor = t};
-    assert_true(ir_attr_set(c->graph, c->node, &a));
-    return t;
-}
-
 static void tree(op_case *c, const double *x, int64_t next)
 {
     op_case_begin(c, "ai.onnx.ml", "TreeEnsemble");
@@ -160,10 +136,10 @@ static void tree(op_case *c, const double *x, int64_t next)
     op_case_ints(c, "nodes_trueleafs", 2, (int64_t[]){1, 1});
     op_case_ints(c, "nodes_falseleafs", 2, (int64_t[]){0, next == 2});
     op_case_ints(c, "leaf_targetids", 3, (int64_t[]){0, 1, 1});
-    tensor_attr(c, "nodes_modes", TACIT_U8, 2, (double[]){0, 6});
-    tensor_attr(c, "nodes_splits", TACIT_F32, 2, (double[]){1, 0});
-    tensor_attr(c, "leaf_weights", TACIT_F32, 3, (double[]){10, 20, 30});
-    tensor_attr(c, "membership_values", TACIT_F32, 3, (double[]){4, 5, NAN});
+    op_case_tensor_attr(c, "nodes_modes", TACIT_U8, 2, (double[]){0, 6});
+    op_case_tensor_attr(c, "nodes_splits", TACIT_F32, 2, (double[]){1, 0});
+    op_case_tensor_attr(c, "leaf_weights", TACIT_F32, 3, (double[]){10, 20, 30});
+    op_case_tensor_attr(c, "membership_values", TACIT_F32, 3, (double[]){4, 5, NAN});
 }
 
 static void trees_walk_and_cycles_end(void **state)

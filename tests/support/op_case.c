@@ -110,6 +110,28 @@ void op_case_ints(op_case *c, const char *name, uint32_t n, const int64_t *value
     assert_true(ir_attr_set_ints(c->graph, node_of(c), name, n, values));
 }
 
+void op_case_strings_attr(op_case *c, const char *name, uint32_t n, const char *const *values)
+{
+    ir_string *list = ARENA_ARRAY(&c->memory, n, ir_string);
+    assert_non_null(list);
+    for (uint32_t i = 0; i < n; i++)
+        list[i] = (ir_string){values[i], strlen(values[i])};
+    ir_attr a = {.name = name, .kind = IR_ATTR_STRINGS, .count = n, .strings = list};
+    assert_true(ir_attr_set(c->graph, node_of(c), &a));
+}
+
+void op_case_tensor_attr(op_case *c, const char *name, tacit_dtype dtype, int64_t n,
+                         const double *values)
+{
+    ir_shape shape = ir_shape_of(1, &n);
+    ir_tensor *t = ir_tensor_new(&c->memory, dtype, &shape);
+    assert_non_null(t);
+    for (int64_t i = 0; i < n; i++)
+        ir_store_f64(dtype, t->data, i, values[i]);
+    ir_attr a = {.name = name, .kind = IR_ATTR_TENSOR, .tensor = t};
+    assert_true(ir_attr_set(c->graph, node_of(c), &a));
+}
+
 tacit_status op_case_try(op_case *c, uint32_t n_out)
 {
     ir_node *node = node_of(c);

@@ -40,6 +40,10 @@ void op_case_int(op_case *c, const char *name, int64_t value);
 void op_case_float(op_case *c, const char *name, double value);
 void op_case_string(op_case *c, const char *name, const char *value);
 void op_case_ints(op_case *c, const char *name, uint32_t n, const int64_t *values);
+void op_case_strings_attr(op_case *c, const char *name, uint32_t n, const char *const *values);
+/* One axis of n elements. */
+void op_case_tensor_attr(op_case *c, const char *name, tacit_dtype dtype, int64_t n,
+                         const double *values);
 /* Runs with `n_out` outputs wanted. */
 tacit_status op_case_try(op_case *c, uint32_t n_out);
 /* As above; the test fails when the run does. */
