@@ -104,76 +104,6 @@ static tacit_status run_passes(tacit_program *p, const tacit_compile_options *o,
     return pass_pipeline(p->graph, &options, &p->memory, &p->passes, err);
 }
 
-static int by_address(const void *a, const void *b)
-{
-    const void *x = *(const void *const *)a, *y = *(const void *const *)b;
-    return (x > y) - (x < y);
-}
-
-/* What the constants of the graph are, sorted, and what they are made of; but of a large file the
- * latter, of which headers have brought much into memory, is better read once more. NULL: no
- * memory. */
-static const void **list_used(const tacit_program *p, arena *memory, uint32_t *count)
-{
-    const ir_graph *g = p->graph;
-    bool sources = !p->model->file.kept;
-    size_t n = 0;
-    for (uint32_t i = 0; i < g->values.count; i++) {
-        const ir_tensor *t = g->values.data[i]->constant;
-        n += !t ? 0 : ir_tensor_is_late(t) ? t->recipe->count : 1;
-    }
-    const void **used = (const void **)ARENA_ARRAY(memory, n + 1, const void *);
-    *count = 0;
-    for (uint32_t i = 0; used && i < g->values.count; i++) {
-        const ir_tensor *t = g->values.data[i]->constant;
-        if (t && ir_tensor_is_late(t))
-            for (uint32_t k = 0; sources && k < t->recipe->count; k++)
-                used[(*count)++] = t->recipe->from[k]->data;
-        else if (t)
-            used[(*count)++] = t->data;
-    }
-    if (used)
-        qsort((void *)used, *count, sizeof *used, by_address);
-    return used;
-}
-
-/* A few pages are not worth asking the system for: it maps sixteen at a time. */
-static void drop_piece(const tacit_program *p, const char *begin, const char *end)
-{
-    enum { WORTH = 64 << 10 };
-    if (end - begin >= WORTH)
-        api_model_drop((void *)p->model, begin, (size_t)(end - begin));
-}
-
-/* Weights the passes have replaced will not be read by this program: their pages may go, those of
- * neighbours in one piece. */
-static void drop_unused_weights(const tacit_program *p)
-{
-    enum { NEAR = 4096 }; /* bytes between weights that go in one piece */
-    const ir_graph *from = p->model->graph;
-    arena scratch;
-    arena_init(&scratch, &p->model->allocator);
-    uint32_t count;
-    const void **used = list_used(p, &scratch, &count);
-    const char *begin = NULL, *end = NULL;
-    for (uint32_t i = 0; used && i < from->values.count; i++) {
-        const ir_value *v = from->values.data[i];
-        const ir_tensor *t = v->is_initializer ? v->constant : NULL;
-        if (!t || !t->data ||
-            bsearch(&t->data, (const void *)used, count, sizeof *used, by_address))
-            continue;
-        const char *data = t->data;
-        if (begin && (data < end || data - end > NEAR)) {
-            drop_piece(p, begin, end);
-            begin = NULL;
-        }
-        begin = begin ? begin : data;
-        end = data + t->bytes;
-    }
-    drop_piece(p, begin, end);
-    arena_free(&scratch);
-}
-
 static tacit_status packed_file(tacit_program *p, const tacit_compile_options *o, const char **out,
                                 tacit_error *err)
 {
@@ -250,7 +180,6 @@ static tacit_status compile(tacit_program *p, const tacit_compile_options *o, ta
     if (o->cache_capacity)
         TRY(api_cache_rewrite(p, o, err));
     TRY(validate_graph(p->graph, VALIDATE_PASSED, o->validate, &p->log, err));
-    drop_unused_weights(p); /* before others are packed: the peak is lower */
     TRY(api_settle_weights(p->model, p->graph, err));
     tacit_tuning *own = NULL, *tuning = o->tuning;
     if (!tuning && o->executor != TACIT_EXEC_REFERENCE) {

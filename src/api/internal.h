@@ -37,8 +37,8 @@ struct op_tuning;
 struct op_tuning *api_tuning(tacit_tuning *t); /* NULL for NULL */
 /* op_drop_fn and op_place_fn for mapped weights of the model. */
 void api_model_drop(void *model, const void *data, size_t bytes);
-/* The same for all pages that have any of it: what else is there comes back when touched. */
-void api_model_drop_around(const tacit_model *m, const void *data, size_t bytes);
+/* The same for all that is mapped of files which are not small: it comes back where touched. */
+void api_model_drop_all(const tacit_model *m);
 /* How large the mapped file is that it is part of; 0: of none. */
 size_t api_model_mapped(const tacit_model *m, const void *data, size_t bytes);
 bool api_model_place(void *model, const void *data, size_t bytes, file_place *out);

@@ -75,16 +75,19 @@ void api_model_drop(void *model, const void *data, size_t bytes)
         file_map_drop(file, data, bytes);
 }
 
-void api_model_drop_around(const tacit_model *m, const void *data, size_t bytes)
+static void drop_large(const file_map *file)
 {
-    enum { PAGE = 4096 }; /* at least, which is enough */
-    const file_map *file = map_of(m, data, bytes);
-    if (!file)
-        return;
-    const unsigned char *begin = data, *end = begin + bytes;
-    begin = begin - file->data > PAGE ? begin - PAGE : file->data;
-    end = file->data + file->size - end > PAGE ? end + PAGE : file->data + file->size;
-    file_map_drop(file, begin, (size_t)(end - begin));
+    if (file->size >= FILE_SMALL)
+        file_map_drop(file, file->data, file->size);
+}
+
+void api_model_drop_all(const tacit_model *m)
+{
+    for (; m; m = m->base) {
+        drop_large(&m->file);
+        for (const load_file *f = m->external.first; f; f = f->next)
+            drop_large(&f->map);
+    }
 }
 
 size_t api_model_mapped(const tacit_model *m, const void *data, size_t bytes)

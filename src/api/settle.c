@@ -2,8 +2,8 @@
  * Weights that a graph reads where they lie in a mapped file, but should not, are copied.
  *
  * Small ones of a large file: a page touched would bring two megabytes around it into the resident
- * set where the system keeps the file in huge ones. So have passes: these pages go, too. A small
- * file may stay.
+ * set where the system keeps the file in huge ones. So have passes, and headers between weights:
+ * all pages go once, before anything is packed; a small file may stay.
  *
  * Halves that lie across their own size: writers of ONNX files put them at any address. What is
  * made of them late (ir/recipe.h) and rows of tables are read byte by byte; all other readers want
@@ -51,7 +51,6 @@ static const ir_tensor *copy_of(settling *s, const ir_tensor *t)
         !file_place_holds(&place) || !file_place_read(&place, 0, data, t->bytes))
         memcpy(data, t->data, t->bytes);
     copy->data = data;
-    api_model_drop_around(s->model, t->data, t->bytes);
     return copy;
 }
 
@@ -107,5 +106,7 @@ tacit_status api_settle_weights(const tacit_model *model, ir_graph *g, tacit_err
 {
     settling s = {
         .model = model, .memory = g->memory, .gather = op_find(NULL, "", "Gather"), .err = err};
-    return settle(&s, g);
+    TRY(settle(&s, g));
+    api_model_drop_all(model);
+    return TACIT_OK;
 }

@@ -68,19 +68,6 @@ typedef struct cpu_qconv_args {
 } cpu_qconv_args;
 CPU_QMM_DECLARE(cpu_qconv);
 
-/* Weights [n][channels][taps] into such panels; what sums begin with, −zero·Σw, into `begin`. The
- * channels of a tap fill `pitch` bytes, `run` taps a piece. Tile t is panel t. */
-typedef struct cpu_qconv_pack_args {
-    const uint8_t *w;
-    int8_t *packed;
-    int32_t *begin;
-    int64_t n, channels, taps, pitch, run, piece;
-    int64_t width, vector;
-    int32_t zero;
-    bool flip; /* unsigned, 128 higher */
-} cpu_qconv_pack_args;
-void cpu_qconv_pack(const void *args, uint32_t begin, uint32_t end);
-
 /* One input channel for each output channel. Channels go in blocks of 4·vector; in a block vector q
  * of the tables and weights has channels 16·l + 4·q … + 3 for l = 0, 1 …: how bytes of four taps
  * fall when they are interleaved. Weights: [block][⌈taps/4⌉][4][vector][4]. What lies beside the

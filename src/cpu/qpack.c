@@ -278,6 +278,99 @@ void cpu_qgemm_sum(const void *args, uint32_t begin, uint32_t end)
     }
 }
 
+/* --- windows -----------------------------------------------------------------------------------
+ */
+
+enum { TAPS = 8 }; /* at a time, of BYTES channels */
+
+/* `taps` of `n` channels of a column as rows of channels; `step` taps lie between channels. */
+static void untangle(const uint8_t *from, int64_t step, int64_t taps, int64_t n, uint8_t flip,
+                     uint8_t to[TAPS][BYTES])
+{
+    u8x16 turn = (u8x16){0} + flip;
+    int64_t k = 0;
+    for (; taps == TAPS && k + 4 <= n; k += 4) {
+        const uint8_t *w = from + k * step, *rows[4] = {w, w + step, w + 2 * step, w + 3 * step};
+        uint8_t words[TAPS][4];
+        interleave(rows, 0, turn, words[0]);
+        for (int t = 0; t < TAPS; t++)
+            memcpy(to[t] + k, words[t], sizeof words[t]);
+    }
+    for (int64_t t = 0; t < taps; t++)
+        for (int64_t i = k; i < n; i++)
+            to[t][i] = from[i * step + t] ^ flip;
+}
+
+/* Four columns, `there` of which exist, where taps begin with words. */
+static void pack_windows(const cpu_qconv_pack_args *a, const uint8_t *from, int64_t there,
+                         uint8_t *to, int64_t columns)
+{
+    int64_t own = a->channels * a->taps;
+    bool whole = there == CPU_QPACK_COLUMNS && a->channels % 4 == 0;
+    if (whole && a->taps == 1 && !a->flip) {
+        cpu_qpack_turn(from, own, (int)(a->channels / 4), to, 4 * columns);
+        return;
+    }
+    for (int64_t tap = 0; tap < a->taps; tap += TAPS)
+        for (int64_t k = 0; k < a->channels; k += BYTES) {
+            uint8_t some[CPU_QPACK_COLUMNS][TAPS][BYTES];
+            int64_t taps = a->taps - tap < TAPS ? a->taps - tap : TAPS;
+            int64_t n = a->channels - k < BYTES ? a->channels - k : BYTES;
+            if (!whole)
+                memset(some, 0, sizeof some);
+            for (int64_t c = 0; c < there; c++)
+                untangle(from + c * own + k * a->taps + tap, a->taps, taps, n, (uint8_t)a->flip,
+                         some[c]);
+            for (int64_t t = 0; t < taps; t++) {
+                int64_t piece = (tap + t) / a->run, in_piece = (tap + t) % a->run;
+                cpu_qpack_turn(some[0][t], sizeof some[0], (int)(n + 3) / 4,
+                               to + (piece * a->piece + in_piece * a->pitch + k) * columns,
+                               4 * columns);
+            }
+        }
+}
+
+/* A column whose taps begin anywhere. */
+static void pack_window(const cpu_qconv_pack_args *a, const uint8_t *from, uint8_t *to,
+                        int64_t columns)
+{
+    for (int64_t t = 0; t < a->taps; t++) {
+        int64_t k = t / a->run * a->piece + t % a->run * a->pitch;
+        for (int64_t i = 0; i < a->channels; i++, k++)
+            to[k / 4 * 4 * columns + k % 4] = from[i * a->taps + t] ^ (uint8_t)a->flip;
+    }
+}
+
+void cpu_qconv_pack(const void *args, uint32_t begin, uint32_t end)
+{
+    const cpu_qconv_pack_args *a = args;
+    int64_t k = a->taps / a->run * a->piece, own = a->channels * a->taps;
+    bool words = a->pitch % 4 == 0,
+         filled = a->pitch == a->channels && a->piece == a->run * a->pitch;
+    for (int64_t p = begin; p < end; p++) {
+        int64_t first = p * a->width, left = a->n - first;
+        int64_t columns =
+            left < a->width ? (left + a->vector - 1) / a->vector * a->vector : a->width;
+        int64_t there = left < columns ? left : columns;
+        uint8_t *to = (uint8_t *)a->packed + first * k;
+        const uint8_t *from = a->w + first * own;
+        if (!words || !filled || there < columns)
+            memset(to, 0, (size_t)(columns * k));
+        memset(a->begin + first, 0, (size_t)columns * sizeof *a->begin);
+        for (int64_t c = 0, four; c < there; c += four) {
+            four = !words ? 1 : there - c < CPU_QPACK_COLUMNS ? there - c : CPU_QPACK_COLUMNS;
+            if (words)
+                pack_windows(a, from + c * own, four, to + 4 * c, columns);
+            else
+                pack_window(a, from + c * own, to + 4 * c, columns);
+        }
+        for (int64_t c = 0; a->zero && c < there; c++) {
+            uint32_t sum = sum_bytes(from + c * own, own, (uint8_t)a->flip ^ 0x80);
+            a->begin[first + c] = -a->zero * (int32_t)(sum - 128 * (uint32_t)own);
+        }
+    }
+}
+
 /* --- groups ------------------------------------------------------------------------------------
  */
 

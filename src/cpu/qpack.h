@@ -36,6 +36,20 @@ typedef struct cpu_qgemm_sum_args {
 } cpu_qgemm_sum_args;
 void cpu_qgemm_sum(const void *args, uint32_t begin, uint32_t end);
 
+/* Weights [n][channels][taps] into panels of cpu_qconv (cpu/qimage.h),
+ * [pieces][piece/4][columns][4]; what sums begin with, −zero·Σw, into `begin`. The channels of a
+ * tap fill `pitch` bytes, `run` taps a piece. Tile t is panel t. */
+typedef struct cpu_qconv_pack_args {
+    const uint8_t *w;
+    int8_t *packed;
+    int32_t *begin;
+    int64_t n, channels, taps, pitch, run, piece;
+    int64_t width, vector; /* multiples of four */
+    int32_t zero;
+    uint32_t flip; /* 0x80: unsigned, 128 higher; or 0 */
+} cpu_qconv_pack_args;
+void cpu_qconv_pack(const void *args, uint32_t begin, uint32_t end);
+
 /* Four rows of `n` bytes as [width][4]; columns beyond n are zeros. `width` is a multiple of 8. */
 void cpu_qpack_quad(const uint8_t *const rows[4], int64_t n, int64_t width, uint8_t *to);
 

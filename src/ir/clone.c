@@ -73,13 +73,6 @@ static ir_node *clone_node(const ir_node *from, ir_graph *g, ir_value **values)
     return n;
 }
 
-static bool make_room(const ir_graph *from, ir_graph *g)
-{
-    uint32_t values = from->values.count, nodes = from->nodes.count;
-    return map_reserve(&g->value_names, values) && map_reserve(&g->node_names, nodes) &&
-           vec_reserve(g->memory, &g->values, values) && vec_reserve(g->memory, &g->nodes, nodes);
-}
-
 static bool clone_values(const ir_graph *from, ir_graph *g, ir_value **values)
 {
     for (uint32_t i = 0; i < from->values.count; i++) {
@@ -134,7 +127,8 @@ static ir_graph *clone_into(const ir_graph *from, arena *memory, ir_graph *paren
     g->parent = parent;
     g->doc = arena_strdup(memory, from->doc);
     g->fresh = from->fresh;
-    if (!g->doc || !clone_about(&from->about, g) || !make_room(from, g) ||
+    if (!g->doc || !clone_about(&from->about, g) ||
+        !ir_graph_reserve(g, from->values.count, from->nodes.count) ||
         !clone_values(from, g, values) || !clone_lists(from, g, values))
         return NULL;
     for (uint32_t i = 0; i < from->nodes.count; i++) {

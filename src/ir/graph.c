@@ -20,6 +20,12 @@ ir_graph *ir_graph_new(arena *memory, const char *name)
     return g->name ? g : NULL;
 }
 
+bool ir_graph_reserve(ir_graph *g, uint32_t values, uint32_t nodes)
+{
+    return map_reserve(&g->value_names, values) && map_reserve(&g->node_names, nodes) &&
+           vec_reserve(g->memory, &g->values, values) && vec_reserve(g->memory, &g->nodes, nodes);
+}
+
 void ir_about_clear(ir_graph *g)
 {
     g->about = (ir_about){.producer = "", .producer_version = "", .domain = "", .doc = ""};

@@ -131,6 +131,8 @@ struct ir_graph {
 /* Building. All return NULL when out of memory. Names are copied; a taken or NULL name is made
  * unique by a suffix. */
 ir_graph *ir_graph_new(arena *memory, const char *name);
+/* Room for so many in all, where that is known before; false: out of memory. */
+bool ir_graph_reserve(ir_graph *g, uint32_t values, uint32_t nodes);
 bool ir_metadata_add(ir_graph *g, const char *key, const char *value);
 /* Forgets what `about` holds. */
 void ir_about_clear(ir_graph *g);

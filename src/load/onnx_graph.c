@@ -437,7 +437,9 @@ tacit_status onnx_graph(onnx_reader *r, wire_span proto, onnx_scope *scope, onnx
     TRY(onnx_text(r, p.doc, &doc));
     g->name = arena_strdup(r->memory, *name ? name : "graph");
     g->doc = arena_strdup(r->memory, doc);
-    if (!g->name || !g->doc)
+    uint32_t values = p.initializers.count + p.sparse.count + p.inputs.count + p.nodes.count;
+    if (!g->name || !g->doc || !ir_graph_reserve(g, values, p.nodes.count) ||
+        !map_reserve(&scope->names, values))
         return error_memory(r->err, "a graph");
     TRY(add_initializers(r, scope, &p.initializers, false));
     TRY(add_initializers(r, scope, &p.sparse, true));

@@ -30,7 +30,8 @@ static inline ir_shape op_inside(const ir_shape *s)
 static inline bool op_is_centred(tacit_dtype weights, const ir_tensor *zero)
 {
     bool is_signed = weights == TACIT_I8;
-    for (int64_t i = 0; zero && i < ir_tensor_count(zero); i++)
+    int64_t count = zero ? ir_tensor_count(zero) : 0;
+    for (int64_t i = 0; i < count; i++)
         if (ir_load_i64(zero->dtype, zero->data, i) != (is_signed ? 0 : 128))
             return false;
     return zero || is_signed;

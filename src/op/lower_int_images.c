@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cpu/qimage.h"
+#include "cpu/qpack.h"
 #include "op/activation.h"
 #include "op/conv.h"
 #include "op/int_images.h"
@@ -98,9 +99,21 @@ static bool is_known_row(const op_lower *c, uint32_t i, int64_t m)
     return t && (ir_tensor_count(t) == 1 || ir_tensor_count(t) == m);
 }
 
-static double row_at(const ir_tensor *t, int64_t m)
+/* What a known input says of a channel, whether it is one number for all or none. */
+typedef struct known_row {
+    const ir_tensor *t;
+    int64_t step;
+} known_row;
+
+static known_row row_of(const op_lower *c, uint32_t i)
 {
-    return t ? ir_load_f64(t->dtype, t->data, ir_tensor_count(t) > 1 ? m : 0) : 0;
+    const ir_tensor *t = op_lower_known(c, i);
+    return (known_row){t, t && ir_tensor_count(t) > 1};
+}
+
+static inline double row_at(const known_row *r, int64_t m)
+{
+    return r->t ? ir_load_f64(r->t->dtype, r->t->data, m * r->step) : 0;
 }
 
 static bool plan(op_lower *c, inside_conv *b)
@@ -187,11 +200,12 @@ static tacit_status make_tables(op_lower *c, inside_conv *b, int64_t count, cons
     double *bias = op_lower_pack(c, (size_t)count * sizeof *bias), most = 0;
     if (!factor || !add || !scale || !bias)
         return TACIT_ERR_MEMORY;
+    known_row scales = row_of(c, 4), biases = row_of(c, 6);
     for (int64_t i = 0; i < count; i++) {
         int64_t m = channel ? channel[i] : i;
         bool there = m < b->conv.m;
-        scale[i] = there ? b->x_scale * row_at(op_lower_known(c, 4), m) : 0;
-        bias[i] = there ? row_at(op_lower_known(c, 6), m) : 0;
+        scale[i] = there ? b->x_scale * row_at(&scales, m) : 0;
+        bias[i] = there ? row_at(&biases, m) : 0;
         most = fmax(most, fabs(bias[i] / b->round.y_scale));
     }
     double more = make_fixed(c, r, most);
@@ -249,7 +263,7 @@ static tacit_status pack_weights(op_lower *c, inside_conv *b)
                              .width = width,
                              .vector = vector,
                              .zero = b->x_zero,
-                             .flip = c->in[1].type.dtype == TACIT_U8};
+                             .flip = c->in[1].type.dtype == TACIT_U8 ? 0x80 : 0};
     if (!a.packed || !a.begin)
         return TACIT_ERR_MEMORY;
     int64_t row = b->conv.c * taps;
@@ -308,20 +322,21 @@ static tacit_status pack_channels(op_lower *c, inside_conv *b, const int64_t *ch
                                   int64_t count, const int8_t **packed)
 {
     int64_t taps = b->conv.w.taps, groups = (taps + 3) / 4, vector = cpu_qconv_vector(&c->cpu);
-    const ir_tensor *w = op_lower_known(c, 1);
-    int lift = w->dtype == TACIT_U8 ? 128 : 0;
+    const ir_tensor *t = op_lower_known(c, 1);
+    const uint8_t *weights = t->data, flip = t->dtype == TACIT_U8 ? 0x80 : 0;
     int8_t *to = op_lower_pack(c, (size_t)(count * groups * 4));
     int32_t *begin = op_lower_pack(c, (size_t)count * sizeof *begin);
     if (!to || !begin)
         return TACIT_ERR_MEMORY;
     memset(to, 0, (size_t)(count * groups * 4));
     for (int64_t i = 0; i < count; i++) {
+        int64_t block = i / (4 * vector), in_block = i % (4 * vector);
+        int8_t *place = to + block * groups * 16 * vector + in_block * 4;
         int32_t sum = 0;
-        for (int64_t t = 0; channel[i] < b->conv.c && t < taps; t++) {
-            int64_t v = ir_load_i64(w->dtype, w->data, channel[i] * taps + t) - lift;
-            int64_t block = i / (4 * vector), in_block = i % (4 * vector);
-            to[(block * groups + t / 4) * 16 * vector + in_block * 4 + t % 4] = (int8_t)v;
-            sum += (int32_t)v;
+        for (int64_t k = 0; channel[i] < b->conv.c && k < taps; k++) {
+            int8_t v = (int8_t)(weights[channel[i] * taps + k] ^ flip);
+            place[k / 4 * 16 * vector + k % 4] = v;
+            sum += v;
         }
         begin[i] = -b->x_zero * sum;
     }

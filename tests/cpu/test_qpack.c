@@ -106,6 +106,68 @@ static void right_sides(void **state)
     }
 }
 
+/* Byte by byte: [pieces][piece/4][columns][4] in each panel, zeros where there is nothing. */
+static void check_windows(cpu_qconv_pack_args a, rng *r)
+{
+    int64_t k = a.taps / a.run * a.piece, own = a.channels * a.taps;
+    int64_t all = (a.n + a.vector - 1) / a.vector * a.vector;
+    int64_t panels = (a.n + a.width - 1) / a.width;
+    uint8_t *w = random_bytes(r, a.n * own), *packed = filled(all * k), *wanted = filled(all * k);
+    int32_t *begin = malloc((size_t)(panels * a.width) * sizeof *begin);
+    assert_non_null(begin);
+    a.w = w, a.packed = (int8_t *)packed, a.begin = begin;
+    memset(wanted, 0, (size_t)(all * k));
+    cpu_qconv_pack(&a, 0, (uint32_t)panels / 2);
+    cpu_qconv_pack(&a, (uint32_t)panels / 2, (uint32_t)panels);
+    for (int64_t j = 0; j < a.n; j++) {
+        int64_t panel = j / a.width * a.width;
+        int64_t columns = all - panel < a.width ? all - panel : a.width;
+        int32_t sum = 0;
+        for (int64_t i = 0; i < own; i++) {
+            int64_t tap = i % a.taps;
+            int64_t at = tap / a.run * a.piece + tap % a.run * a.pitch + i / a.taps;
+            int8_t v = (int8_t)(w[j * own + i] ^ a.flip);
+            wanted[panel * k + (at / 4 * columns + j % a.width) * 4 + at % 4] = (uint8_t)v;
+            sum += v;
+        }
+        assert_int_equal(begin[j], -a.zero * sum);
+    }
+    for (int64_t j = a.n; j < all; j++)
+        assert_int_equal(begin[j], 0);
+    assert_memory_equal(packed, wanted, (size_t)(all * k) + 1);
+    free(w), free(packed), free(wanted), free(begin);
+}
+
+static void windows(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t channels, taps, run, pitch, piece;
+    } forms[] = {
+        {1, 1, 1, 1, 4},      {3, 49, 7, 3, 24},      {3, 49, 7, 4, 28},     {64, 1, 1, 64, 64},
+        {70, 1, 1, 72, 72},   {68, 9, 3, 68, 204},    {64, 9, 3, 64, 192},   {130, 9, 3, 132, 396},
+        {5, 9, 1, 8, 8},      {128, 25, 5, 128, 640}, {6, 121, 11, 6, 68},   {65, 8, 2, 68, 136},
+        {64, 16, 4, 64, 256}, {4, 1, 1, 8, 8},        {200, 3, 1, 200, 200},
+    };
+    static const int64_t columns[] = {1, 4, 15, 16, 64, 70, 131};
+    rng r = rng_seed(94);
+    for (size_t f = 0; f < sizeof forms / sizeof *forms; f++)
+        for (size_t i = 0; i < sizeof columns / sizeof *columns * 6; i++) {
+            int64_t width = (int64_t)8 << i % 3 + i % 3 / 2;
+            check_windows((cpu_qconv_pack_args){.n = columns[i / 6],
+                                                .channels = forms[f].channels,
+                                                .taps = forms[f].taps,
+                                                .run = forms[f].run,
+                                                .pitch = forms[f].pitch,
+                                                .piece = forms[f].piece,
+                                                .width = width,
+                                                .vector = width == 64 ? 16 : width / 2,
+                                                .zero = i % 4 == 1 ? 0 : 7 * (int32_t)i - 20,
+                                                .flip = i / 3 % 2 ? 0x80 : 0},
+                          &r);
+        }
+}
+
 /* Where cpu_qdot looks for value i of a group: a word of the column, a byte of it, a bit. */
 static void groups_of_columns(void **state)
 {
@@ -154,6 +216,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(right_sides),
+        cmocka_unit_test(windows),
         cmocka_unit_test(groups_of_columns),
         cmocka_unit_test(words_are_turned),
     };
