@@ -29,7 +29,10 @@ static cpu_features detect_hardware(void)
     f.pclmul = __builtin_cpu_supports("pclmul");
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
         return f;
+    unsigned a, b, c, d; /* not every compiler knows the names "sha" and "vaes" */
+    __cpuid_count(7, 0, a, b, c, d);
     f.isa = CPU_AVX2;
+    f.sha = (b >> 29) & 1;
     f.adds_beside_fma = __builtin_cpu_is("amd");
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
         !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
@@ -40,8 +43,6 @@ static cpu_features detect_hardware(void)
     f.avx512_ifma = __builtin_cpu_supports("avx512ifma");
     f.avx512_vbmi = __builtin_cpu_supports("avx512vbmi");
     f.avx512_vbmi2 = __builtin_cpu_supports("avx512vbmi2");
-    unsigned a, b, c, d; /* not every compiler knows the name "vaes"; AVX-512 is in leaf 7, too */
-    __cpuid_count(7, 0, a, b, c, d);
     f.vaes512 = (c >> 9) & 1;
     return f;
 }
@@ -67,7 +68,7 @@ cpu_features cpu_detect(void)
         f.avx512_vnni = f.avx512_bf16 = f.avx512_ifma = f.avx512_vbmi = false;
         f.avx512_vbmi2 = f.vaes512 = false;
         if (most == CPU_PORTABLE)
-            f.aes = f.pclmul = f.sse41 = f.adds_beside_fma = false;
+            f.aes = f.pclmul = f.sse41 = f.sha = f.adds_beside_fma = false;
     }
     return f;
 }

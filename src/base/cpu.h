@@ -16,7 +16,7 @@ typedef enum cpu_isa {
 typedef struct cpu_features {
     cpu_isa isa;
     bool avx512_vnni, avx512_bf16, avx512_ifma, avx512_vbmi, avx512_vbmi2;
-    bool aes, vaes512, pclmul, sse41;
+    bool aes, vaes512, pclmul, sse41, sha;
     bool adds_beside_fma; /* units of their own add while all others multiply (AMD since Zen) */
     uint64_t cache_bytes; /* cpu_cache_bytes where somebody asked, else 0 */
     uint64_t core_bytes;  /* cpu_core_bytes, likewise */

@@ -142,9 +142,9 @@ static void bins_empty(bins *b)
         b->spanning[i] = b->starting[i] = -1;
 }
 
-static void push(bins *b, int64_t *list, int64_t box)
+static void push(bins *b, int64_t *list, int64_t at)
 {
-    b->links[b->used] = (link){.box = box, .next = *list};
+    b->links[b->used] = (link){.box = at, .next = *list};
     *list = b->used++;
 }
 

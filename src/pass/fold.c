@@ -116,8 +116,7 @@ static tacit_status relabel(pass_edit *e, ir_node *n)
 }
 
 /* By the evaluator. What fails will say so when it is run, if it ever is. */
-static tacit_status evaluate(pass_edit *e, const ir_node *n, const ir_tensor *const *in,
-                             ir_tensor *out)
+static tacit_status evaluate(pass_edit *e, ir_node *n, const ir_tensor *const *in, ir_tensor *out)
 {
     tacit_error why = {0};
     op_exec_env env = {.memory = e->g->memory};

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -17,6 +18,7 @@
 #include "base/map.h"
 #include "base/rng.h"
 #include "base/sbuf.h"
+#include "base/sha256.h"
 #include "base/slab.h"
 #include "base/vec.h"
 
@@ -336,6 +338,60 @@ static void rng_is_reproducible_and_plausible(void **state)
     assert_true(squares / 1e4 > 0.95 && squares / 1e4 < 1.05);
 }
 
+/* The answers that FIPS 180 gives, however the message comes in. */
+static bool hashes_right(void)
+{
+    static const struct {
+        const char *piece;
+        size_t times;
+        uint8_t begin[4], end[4];
+    } known[] = {
+        {"", 1, {0xe3, 0xb0, 0xc4, 0x42}, {0x78, 0x52, 0xb8, 0x55}},
+        {"abc", 1, {0xba, 0x78, 0x16, 0xbf}, {0xf2, 0x00, 0x15, 0xad}},
+        {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+         1,
+         {0x24, 0x8d, 0x6a, 0x61},
+         {0x19, 0xdb, 0x06, 0xc1}},
+        {"a", 1000000, {0xcd, 0xc7, 0x6e, 0x5c}, {0xc7, 0x11, 0x2c, 0xd0}},
+    };
+    static const size_t steps[] = {1, 7, 63, 64, 65, 1000, 100000};
+    static uint8_t message[1000000];
+    bool right = true;
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+        size_t each = strlen(known[k].piece), size = each * known[k].times;
+        for (size_t i = 0; i < size; i++)
+            message[i] = (uint8_t)known[k].piece[i % each];
+        for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+            uint8_t sum[32];
+            sha256 s;
+            sha256_init(&s);
+            for (size_t at = 0; at < size; at += steps[i])
+                sha256_add(&s, message + at, size - at < steps[i] ? size - at : steps[i]);
+            sha256_end(&s, sum);
+            right &= memcmp(sum, known[k].begin, 4) == 0 && memcmp(sum + 28, known[k].end, 4) == 0;
+        }
+    }
+    return right;
+}
+
+/* By the processor's own instructions, where it has them, and without; a process asks once. */
+static void sha256_is_that_of_the_standard(void **state)
+{
+    (void)state;
+    static const char *const limits[] = {"portable", "avx512"};
+    for (int i = 0; i < 2; i++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            setenv("TACIT_ISA", limits[i], 1);
+            _exit(hashes_right() ? 0 : 1);
+        }
+        int how = -1;
+        assert_int_equal(waitpid(child, &how, 0), child);
+        assert_int_equal(how, 0);
+    }
+}
+
 static void isa_can_be_limited(void **state)
 {
     (void)state;
@@ -378,6 +434,7 @@ int main(void)
         cmocka_unit_test(file_write_is_whole_or_absent),
         cmocka_unit_test(file_of_many_pieces),
         cmocka_unit_test(rng_is_reproducible_and_plausible),
+        cmocka_unit_test(sha256_is_that_of_the_standard),
         cmocka_unit_test(isa_can_be_limited),
         cmocka_unit_test(caches_have_a_size),
     };
