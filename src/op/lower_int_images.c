@@ -345,19 +345,33 @@ static tacit_status pack_channels(op_lower *c, inside_conv *b, const int64_t *ch
     return TACIT_OK;
 }
 
+/* Pixels side by side whose channels fill blocks. */
+static int64_t pixels_together(const op_plane *p, int64_t channels, int64_t block)
+{
+    enum { MOST = 8 };
+    int64_t pixels = 1;
+    while (pixels * channels % block != 0 && pixels <= MOST)
+        pixels++;
+    return p->stride[1] == 1 && pixels <= MOST && pixels < p->out[1] ? pixels : 1;
+}
+
 static tacit_status emit_channels(op_lower *c, inside_conv *b)
 {
     const op_plane *p = &b->p;
     int64_t vector = cpu_qconv_vector(&c->cpu), block = 4 * vector, channels = b->conv.c;
-    int64_t count = (channels + block - 1) / block * block;
+    int64_t together = pixels_together(p, channels, block);
+    int64_t count = (together * channels + block - 1) / block * block;
     int64_t *channel = ARENA_ARRAY(c->memory, (size_t)count, int64_t);
     uint8_t *beside = op_lower_pack(c, (size_t)count);
     const int8_t *weights;
     if (!channel || !beside)
         return TACIT_ERR_MEMORY;
     memset(beside, b->x_zero, (size_t)count);
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++) {
         channel[i] = i / block * block + cpu_qchannel_of(i % block / vector, i % vector);
+        if (together > 1)
+            channel[i] %= channels;
+    }
     TRY(make_tables(c, b, count, channel));
     TRY(pack_channels(c, b, channel, count, &weights));
     int64_t pixels = b->conv.n * b->conv.w.out_size, tile = 32768 / channels + 1;
@@ -374,6 +388,7 @@ static tacit_status emit_channels(op_lower *c, inside_conv *b)
                              .out_rows = p->out[0],
                              .out_columns = p->out[1],
                              .tile = tile,
+                             .together = together,
                              .round = b->round};
     for (int i = 0; i < 2; i++) {
         a->kernel[i] = p->kernel[i];
