@@ -154,6 +154,7 @@ class Side(Server):
         self.count = max(2, min(2000, int(TURN * 1e9 / took)))
 
     def turn(self, calm, pause):
+        """How calm it was, and how long the runs took; None: others were busy."""
         time.sleep(pause)
         slower = calm.wait()
         before, start = busy_ns(), time.monotonic_ns()
@@ -164,8 +165,8 @@ class Side(Server):
         slower = max(slower, calm.slower())
         if others > OTHERS * wall * cores + 2e7:
             self.dropped += 1
-        else:  # the first run of a turn wakes threads and caches
-            self.turns.append((slower, answer["ns"][1:]))
+            return None
+        return slower, answer["ns"][1:]  # the first run of a turn wakes threads and caches
 
     def calm_turns(self):
         return sum(slower <= SLOWER for slower, _ in self.turns)
@@ -188,9 +189,15 @@ def interleave(sides, calm):
     while rounds < 3 * LEAST and any(len(side.turns) < LEAST for side in sides) or (
             time.monotonic() - start < LIMIT
             and any(side.calm_turns() < WANTED for side in sides)):
-        for side in sides:
-            side.turn(calm, pause)
+        turns = [side.turn(calm, pause) for side in sides]
         rounds += 1
+        if None in turns:
+            continue
+        # A host can put both processors on one core for half a minute, which costs one side more
+        # than another: all sides count the same rounds.
+        slowest = max(slower for slower, _ in turns)
+        for side, (_, runs) in zip(sides, turns):
+            side.turns.append((slowest, runs))
     for side in sides:
         if not side.turns:
             raise RuntimeError(f"{side.label}: every turn was disturbed; is the machine busy?")
