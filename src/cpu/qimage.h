@@ -71,9 +71,10 @@ CPU_QMM_DECLARE(cpu_qconv);
 /* One input channel for each output channel. Channels go in blocks of 4·vector; in a block vector q
  * of the tables and weights has channels 16·l + 4·q … + 3 for l = 0, 1 …: how bytes of four taps
  * fall when they are interleaved. Weights: [block][⌈taps/4⌉][4][vector][4]. What lies beside the
- * image is read from `beside`, a block longer than the channels. Where strides are 1, neighbours
- * lie side by side on both sides: `together` of them are as many channels again, which fill whole
- * blocks. Tile t: `tile` pixels. */
+ * image is read from `beside`, a block longer than the channels. Where the stride along
+ * rows is 1, neighbours lie side by side before and after: `together` of them are like one pixel of
+ * as many channels more, which fill whole blocks; tables and weights repeat for each. Tile t:
+ * `tile` pixels. */
 enum { CPU_QCHANNEL_TAPS = 64 }; /* most */
 typedef struct cpu_qchannel_args {
     const uint8_t *x, *beside;
@@ -81,7 +82,7 @@ typedef struct cpu_qchannel_args {
     const int8_t *weights;
     int64_t n, channels, rows, columns, out_rows, out_columns;
     int64_t kernel[2], stride[2], dilation[2], pad[2];
-    int64_t tile, together; /* the latter 1: tables and weights are of one pixel */
+    int64_t tile, together; /* the latter 1: one by one */
     cpu_qround round;
 } cpu_qchannel_args;
 CPU_QMM_DECLARE(cpu_qchannel);

@@ -145,23 +145,14 @@ static tacit_status dequantize_eval(op_eval *c)
     ir_tensor *y = op_out(c, 0);
     op_granularity g;
     TRY(op_granularity_read(c->node, &x->shape, &scale->shape, &g, c->err));
-    int32_t last = x->shape.rank - 1;
-    ir_shape rows = x->shape;
-    int64_t length = last < 0 ? 1 : rows.dims[last], step = last < 0 ? 0 : g.strides[last];
-    int64_t block = last == g.axis ? g.block : 1;
-    if (last >= 0)
-        rows.dims[last] = length > 0;
     op_loop l;
-    op_loop_begin(&l, &rows);
+    op_loop_begin(&l, &x->shape);
     for (; !op_loop_done(&l); op_loop_next(&l)) {
-        int64_t row = op_granularity_at(&g, rows.rank, l.index);
-        for (int64_t i = 0; i < length; i++) {
-            int64_t at = row + step * (block == 1 ? i : i / block);
-            double z = zero ? ir_load_f64(zero->dtype, zero->data, at) : 0;
-            double v = ir_load_f64(x->dtype, x->data, l.linear * length + i) - z;
-            ir_store_f64(y->dtype, y->data, l.linear * length + i,
-                         v * ir_load_f64(scale->dtype, scale->data, at));
-        }
+        int64_t at = op_granularity_at(&g, x->shape.rank, l.index);
+        double z = zero ? ir_load_f64(zero->dtype, zero->data, at) : 0;
+        ir_store_f64(y->dtype, y->data, l.linear,
+                     (ir_load_f64(x->dtype, x->data, l.linear) - z) *
+                         ir_load_f64(scale->dtype, scale->data, at));
     }
     return TACIT_OK;
 }
