@@ -17,10 +17,13 @@
 /* What sums become: round((begin + sum)·scale + bias, cut to [least, most], over y_scale) + zero,
  * cut to [low, high]. Tables have an entry for each channel, filled up to whole panels.
  *
- * In f32 the result comes as a fixed-point number of 16 binary places, sum·factor + add, where add
- * has the zero point (of unsigned bytes), a half, and the largest error that f32 can make here. Cut
- * to [least_fixed, most_fixed], its whole part is the byte, unless its fraction is below `unsure`,
- * twice that error: then it lies too near to a tie, and the byte is made again. */
+ * In f32 the result is sum·factor + add, where add has CPU_QROUND_LIFT, the zero point (of
+ * unsigned bytes), a half, and the largest error that f32 can make here. The bits of so large a
+ * number are fixed point of 15 binary places. Cut to [least_fixed, most_fixed], its whole part is
+ * the byte, unless its fraction, in 16 places, is below `unsure`, twice that error: then it lies
+ * too near to a tie, and the byte is made again. */
+#define CPU_QROUND_ONE 32768.0     /* as fixed point */
+#define CPU_QROUND_LIFT 8388608.0f /* 2²³: the last place of what is larger is 1 */
 typedef struct cpu_qround {
     const int32_t *begin;
     const float *factor, *add;

@@ -81,14 +81,19 @@ static inline void vb_interleave(vb a, vb b, vb c, vb d, vb *out)
     out[2] = (vb)_mm256_unpacklo_epi16(ab, cd);
     out[3] = (vb)_mm256_unpackhi_epi16(ab, cd);
 }
+/* Byte 2 of each lane. */
+static inline __m256i byte_two(vi v)
+{
+    const char none = -1;
+    const __m256i order = _mm256_setr_epi8(2, none, none, none, 6, none, none, none, 10, none, none,
+                                           none, 14, none, none, none, 2, none, none, none, 6, none,
+                                           none, none, 10, none, none, none, 14, none, none, none);
+    return _mm256_shuffle_epi8((__m256i)v, order);
+}
 static inline vb vb_narrow(const vi *v)
 {
-    __m256i x[4];
-#pragma GCC unroll 4
-    for (int q = 0; q < 4; q++)
-        x[q] = _mm256_srli_epi32((__m256i)v[q], 16);
-    return (vb)_mm256_packus_epi16(_mm256_packus_epi32(x[0], x[1]),
-                                   _mm256_packus_epi32(x[2], x[3]));
+    return (vb)_mm256_packus_epi16(_mm256_packus_epi32(byte_two(v[0]), byte_two(v[1])),
+                                   _mm256_packus_epi32(byte_two(v[2]), byte_two(v[3])));
 }
 static inline vi vi_u8(const uint8_t *p)
 {
@@ -98,19 +103,27 @@ static inline vi vi_least(vi a, vi b)
 {
     return (vi)_mm256_min_epi32((__m256i)a, (__m256i)b);
 }
+static inline vi vi_most(vi a, vi b)
+{
+    return (vi)_mm256_max_epi32((__m256i)a, (__m256i)b);
+}
+static inline vi vi_least_halves(vi a, vi b)
+{
+    return (vi)_mm256_min_epu16((__m256i)a, (__m256i)b);
+}
 static inline bool vi_below(vi v, vi limit)
 {
     return vm_any((vm)(v < limit));
 }
 static inline __attribute__((always_inline)) void vi_store_fixed(uint8_t *p, const vi *v,
                                                                  const int vectors, int64_t n,
-                                                                 uint8_t flip)
+                                                                 vb flip)
 {
 #pragma GCC unroll 4
     for (int k = 0; k < vectors; k++) {
-        __m256i x = _mm256_srli_epi32((__m256i)v[k], 16);
+        __m256i x = byte_two(v[k]);
         __m128i half = _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
-        half = _mm_xor_si128(_mm_packus_epi16(half, half), _mm_set1_epi8((char)flip));
+        half = _mm_xor_si128(_mm_packus_epi16(half, half), _mm256_castsi256_si128((__m256i)flip));
         int64_t left = n - 8 * k;
         if (left >= 8)
             _mm_storel_epi64((__m128i *)(p + 8 * k), half);

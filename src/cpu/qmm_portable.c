@@ -96,15 +96,25 @@ static inline vi vi_least(vi a, vi b)
     vi less = a < b;
     return (a & less) | (b & ~less);
 }
+static inline vi vi_most(vi a, vi b)
+{
+    vi less = a < b;
+    return (b & less) | (a & ~less);
+}
+static inline vi vi_least_halves(vi a, vi b)
+{
+    typedef uint16_t halves __attribute__((vector_size(sizeof(vi))));
+    halves x = (halves)a, y = (halves)b, less = (halves)(x < y);
+    return (vi)((x & less) | (y & ~less));
+}
 static inline bool vi_below(vi v, vi limit)
 {
     return vm_any(v < limit);
 }
-static inline void vi_store_fixed(uint8_t *p, const vi *v, const int vectors, int64_t n,
-                                  uint8_t flip)
+static inline void vi_store_fixed(uint8_t *p, const vi *v, const int vectors, int64_t n, vb flip)
 {
     for (int64_t i = 0; i < 4 * vectors && i < n; i++)
-        p[i] = (uint8_t)(v[i / 4][i % 4] >> 16) ^ flip;
+        p[i] = (uint8_t)(v[i / 4][i % 4] >> 16) ^ flip[0];
 }
 
 #include "cpu/qmm.inc"

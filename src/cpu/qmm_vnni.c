@@ -86,14 +86,22 @@ static inline void vb_interleave(vb a, vb b, vb c, vb d, vb *out)
     out[2] = (vb)_mm512_unpacklo_epi16(ab, cd);
     out[3] = (vb)_mm512_unpackhi_epi16(ab, cd);
 }
+/* Byte 2 of four lanes, from lane 4n on of two vectors. */
+#define BYTES_TWO(n) (0x0e0a0602 + 0x10101010 * (n))
+/* Of four vectors; each two go where `order` says, the last two are what `last` says. */
+static inline vb bytes_two(const vi *v, __m512i order, __mmask16 last)
+{
+    __m512i a = _mm512_permutex2var_epi8((__m512i)v[0], order, (__m512i)v[1]);
+    __m512i b = _mm512_permutex2var_epi8((__m512i)v[2], order, (__m512i)v[3]);
+    return (vb)_mm512_mask_mov_epi32(a, last, b);
+}
 static inline vb vb_narrow(const vi *v)
 {
-    __m512i x[4];
-#pragma GCC unroll 4
-    for (int q = 0; q < 4; q++)
-        x[q] = _mm512_srli_epi32((__m512i)v[q], 16);
-    return (vb)_mm512_packus_epi16(_mm512_packus_epi32(x[0], x[1]),
-                                   _mm512_packus_epi32(x[2], x[3]));
+    const __m512i order = _mm512_setr_epi32(BYTES_TWO(0), BYTES_TWO(4), BYTES_TWO(0), BYTES_TWO(4),
+                                            BYTES_TWO(1), BYTES_TWO(5), BYTES_TWO(1), BYTES_TWO(5),
+                                            BYTES_TWO(2), BYTES_TWO(6), BYTES_TWO(2), BYTES_TWO(6),
+                                            BYTES_TWO(3), BYTES_TWO(7), BYTES_TWO(3), BYTES_TWO(7));
+    return bytes_two(v, order, 0xcccc);
 }
 static inline vi vi_u8(const uint8_t *p)
 {
@@ -103,31 +111,42 @@ static inline vi vi_least(vi a, vi b)
 {
     return (vi)_mm512_min_epi32((__m512i)a, (__m512i)b);
 }
+static inline vi vi_most(vi a, vi b)
+{
+    return (vi)_mm512_max_epi32((__m512i)a, (__m512i)b);
+}
+static inline vi vi_least_halves(vi a, vi b)
+{
+    return (vi)_mm512_min_epu16((__m512i)a, (__m512i)b);
+}
 static inline bool vi_below(vi v, vi limit)
 {
     return _mm512_cmplt_epi32_mask((__m512i)v, (__m512i)limit) != 0;
 }
 static inline __attribute__((always_inline)) void vi_store_fixed(uint8_t *p, const vi *v,
                                                                  const int vectors, int64_t n,
-                                                                 uint8_t flip)
+                                                                 vb flip)
 {
-    if (vectors == 4 && n >= 64) {
-        const __m512i order =
-            _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-        vb bytes = (vb)_mm512_permutexvar_epi32(order, (__m512i)vb_narrow(v));
-        vb_store(p, bytes ^ flip);
+    if (vectors == 4 && __builtin_expect(n >= 64, 1)) {
+        const __m512i order = _mm512_setr_epi32(
+            BYTES_TWO(0), BYTES_TWO(1), BYTES_TWO(2), BYTES_TWO(3), BYTES_TWO(4), BYTES_TWO(5),
+            BYTES_TWO(6), BYTES_TWO(7), BYTES_TWO(0), BYTES_TWO(1), BYTES_TWO(2), BYTES_TWO(3),
+            BYTES_TWO(4), BYTES_TWO(5), BYTES_TWO(6), BYTES_TWO(7));
+        vb_store(p, bytes_two(v, order, 0xff00) ^ flip);
         return;
     }
 #pragma GCC unroll 4
     for (int k = 0; k < vectors; k++) {
         __m128i bytes = _mm512_cvtepi32_epi8(_mm512_srli_epi32((__m512i)v[k], 16));
-        bytes = _mm_xor_si128(bytes, _mm_set1_epi8((char)flip));
+        bytes = _mm_xor_si128(bytes, _mm512_castsi512_si128((__m512i)flip));
         if (n - 16 * k >= 16)
             _mm_storeu_si128((__m128i *)(p + 16 * k), bytes);
         else
             _mm_mask_storeu_epi8(p + 16 * k, (__mmask16)first_bytes(n - 16 * k), bytes);
     }
 }
+
+#undef BYTES_TWO
 
 #include "cpu/qmm.inc"
 /* over it */

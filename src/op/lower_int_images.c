@@ -66,29 +66,32 @@ static bool read_round(op_lower *c, uint32_t scale, cpu_qround *r)
     return true;
 }
 
-/* The fixed point of cpu_qround: f32 is off by a few units of its last place, more where the terms,
- * in bytes, are larger. Returns what the zero point, the half and that error add. */
-static double make_fixed(const op_lower *c, cpu_qround *r, double terms)
+/* What f32 is off by in cpu_qround, in units of its fixed point: half a last place for every
+ * rounding of a number that has been lifted, and so much for those of products and factors, where
+ * the terms, in bytes, are so large. */
+static double error_of(int lifted, int products, double terms)
 {
-    double error = fmin(ceil(4 + 3 * terms / 256), 16384);
-    bool is_signed = c->out[0].type.dtype == TACIT_I8;
-    int32_t lift = is_signed ? 128 : 0;
-    double half = 32768 + error;
-    r->flip = is_signed ? 0x80 : 0;
-    r->unsure = error < 16384 ? 2 * (int32_t)error : 65536;
-    r->least_fixed = (float)((r->low + lift) * 65536.0 + half);
-    r->most_fixed = (float)((r->high + lift) * 65536.0 + half);
-    return (r->zero + lift) * 65536.0 + half;
+    return 0.5 * lifted + products * (256 + terms) * CPU_QROUND_ONE * 0x1p-24;
 }
 
-/* The same where nothing is off: ties are told from others. */
-static double make_exact(const op_lower *c, cpu_qround *r)
+/* Ends what bytes are cut to, where so much is added to them; returns it with their zero point. */
+static double make_limits(const op_lower *c, cpu_qround *r, double more)
 {
-    int32_t lift = c->out[0].type.dtype == TACIT_I8 ? 128 : 0;
-    r->unsure = 0;
-    r->least_fixed = (float)((r->low + lift) * 65536.0);
-    r->most_fixed = (float)((r->high + lift) * 65536.0);
-    return (r->zero + lift) * 65536.0;
+    bool is_signed = c->out[0].type.dtype == TACIT_I8;
+    int32_t lift = is_signed ? 128 : 0;
+    more += CPU_QROUND_LIFT;
+    r->flip = is_signed ? 0x80 : 0;
+    r->least_fixed = (float)((r->low + lift) * CPU_QROUND_ONE + more);
+    r->most_fixed = (float)((r->high + lift) * CPU_QROUND_ONE + more);
+    return (r->zero + lift) * CPU_QROUND_ONE + more;
+}
+
+/* Returns what the zero point, the half and the error add. */
+static double make_fixed(const op_lower *c, cpu_qround *r, double error)
+{
+    error = fmin(error, CPU_QROUND_ONE / 2);
+    r->unsure = (int32_t)(4 * error) + 1;
+    return make_limits(c, r, CPU_QROUND_ONE / 2 + error);
 }
 
 /* --- convolutions ----------------------------------------------------------------------------- */
@@ -208,10 +211,14 @@ static tacit_status make_tables(op_lower *c, inside_conv *b, int64_t count, cons
         bias[i] = there ? row_at(&biases, m) : 0;
         most = fmax(most, fabs(bias[i] / b->round.y_scale));
     }
-    double more = make_fixed(c, r, most);
+    /* The factor, what is added, sums that f32 may not hold, and products where they are not one
+     * with the sum. */
+    double largest = 255.0 * 128 * (double)(b->conv.c / b->conv.group * b->conv.w.taps);
+    int products = 2 + (largest > 0x1p24) + (c->cpu.isa < CPU_AVX2);
+    double more = make_fixed(c, r, error_of(2, products, most));
     for (int64_t i = 0; i < count; i++) {
-        factor[i] = (float)(scale[i] / b->round.y_scale * 65536);
-        add[i] = (float)(bias[i] / b->round.y_scale * 65536 + more);
+        factor[i] = (float)(scale[i] / b->round.y_scale * CPU_QROUND_ONE);
+        add[i] = (float)(bias[i] / b->round.y_scale * CPU_QROUND_ONE + more);
         if (!isfinite(factor[i]) || !isfinite(add[i]))
             return OP_LOWER_NO_KERNEL;
     }
@@ -446,14 +453,14 @@ tacit_status op_lower_int_add(op_lower *c)
     q.a_zero = (int32_t)za + (q.a_flip ? 128 : 0);
     q.b_zero = (int32_t)zb + (q.b_flip ? 128 : 0);
     double a = q.a_scale / q.round.y_scale, b = q.b_scale / q.round.y_scale;
-    double add = make_fixed(c, &q.round, 256 * (fabs(a) + fabs(b)));
     q.exact = is_short(a) && is_short(b) && a * q.round.y_scale == q.a_scale &&
               b * q.round.y_scale == q.b_scale;
-    if (q.exact)
-        add = make_exact(c, &q.round);
-    q.a_factor = (float)(a * 65536);
-    q.b_factor = (float)(b * 65536);
-    q.add = (float)(add - (q.a_zero * a + q.b_zero * b) * 65536);
+    /* The factors, what is added, one sum, and products where they are not one with the sums. */
+    double error = error_of(3, 3 + (c->cpu.isa < CPU_AVX2), 256 * (fabs(a) + fabs(b)));
+    double add = q.exact ? make_limits(c, &q.round, 0) : make_fixed(c, &q.round, error);
+    q.a_factor = (float)(a * CPU_QROUND_ONE);
+    q.b_factor = (float)(b * CPU_QROUND_ONE);
+    q.add = (float)(add - (q.a_zero * a + q.b_zero * b) * CPU_QROUND_ONE);
     if (!isfinite(q.a_factor) || !isfinite(q.b_factor) || !isfinite(q.add))
         return OP_LOWER_NO_KERNEL;
     cpu_qadd_args *p = op_lower_thunk(c, "qadd", CPU_QMM_PICK(&c->cpu, cpu_qadd), sizeof *p,
