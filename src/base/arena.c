@@ -12,19 +12,31 @@ struct arena_block {
 };
 
 /* From HUGE_FROM on a huge page at a time: one fault instead of 512 (base/alloc.c), which takes as
- * long as some 40. */
-enum { FIRST_BLOCK = 4096, HUGE_FROM = 1 << 18, LARGE_OBJECT = 1 << 18 };
+ * long as some 100; from the first on where so much is expected that it pays. */
+enum {
+    FIRST_BLOCK = 4096,
+    HUGE_FROM = 1 << 18,
+    HUGE_EXPECTED = 1 << 19,
+    LARGE_OBJECT = 1 << 18,
+    OUTER_STEP = 1 << 14, /* of blocks in another arena, which cost nothing */
+};
 
 void arena_init(arena *a, const tacit_allocator *allocator)
 {
     *a = (arena){.allocator = alloc_or_default(allocator)};
 }
 
+void arena_init_in(arena *a, arena *outer)
+{
+    *a = (arena){.allocator = outer->allocator, .outer = outer};
+}
+
 void arena_free(arena *a)
 {
     for (arena_block *b = a->blocks, *next; b; b = next) {
         next = b->next;
-        mem_release(a->allocator, b, b->size);
+        if (!a->outer)
+            mem_release(a->allocator, b, b->size);
     }
     a->blocks = NULL;
     a->total = a->shared = 0;
@@ -61,10 +73,13 @@ static arena_block *block_new(arena *a, size_t size, size_t align)
         return NULL;
     /* Grow with the arena so that a large graph takes few blocks and a small one little memory. */
     size_t step = a->shared < FIRST_BLOCK ? FIRST_BLOCK : a->shared;
-    if (step >= HUGE_FROM)
+    if (a->outer)
+        step = OUTER_STEP;
+    else if (step >= HUGE_FROM)
         step = MEM_HUGE_PAGE;
     size_t block_size = need > step ? need : step;
-    arena_block *b = mem_alloc(a->allocator, block_size);
+    arena_block *b = a->outer ? arena_alloc_aligned(a->outer, block_size, MEM_ALIGN)
+                              : mem_alloc(a->allocator, block_size);
     if (!b)
         return NULL;
     *b = (arena_block){.size = block_size, .used = sizeof *b};
@@ -80,6 +95,16 @@ static arena_block *block_new(arena *a, size_t size, size_t align)
         a->blocks = b;
     }
     return b;
+}
+
+void arena_expect(arena *a, size_t bytes)
+{
+    if (bytes < HUGE_EXPECTED || a->outer || (a->blocks && block_fit(a->blocks, bytes, 1)))
+        return;
+    size_t shared = a->shared;
+    a->shared = shared < HUGE_FROM ? HUGE_FROM : shared;
+    if (!block_new(a, 0, 1))
+        a->shared = shared; /* no matter: whoever wants memory will see */
 }
 
 void *arena_alloc_aligned(arena *a, size_t size, size_t align)

@@ -10,12 +10,17 @@ typedef struct arena_block arena_block;
 
 typedef struct arena {
     const tacit_allocator *allocator;
+    struct arena *outer; /* its blocks lie there; NULL: they come from the allocator */
     arena_block *blocks; /* newest first */
-    size_t total;        /* bytes obtained from the allocator */
+    size_t total;        /* bytes obtained from either */
     size_t shared;       /* of these in blocks for many objects */
 } arena;
 
 void arena_init(arena *a, const tacit_allocator *allocator);
+/* One that lies in another, which lives longer and gets back nothing before it ends. */
+void arena_init_in(arena *a, arena *outer);
+/* So much more is to come. */
+void arena_expect(arena *a, size_t bytes);
 void arena_free(arena *a); /* releases everything; the arena is then empty and usable again */
 /* As if it had been freed, but its newest block stays for what comes next. */
 void arena_reset(arena *a);

@@ -8,16 +8,17 @@ enum { LEAST = 16 }; /* slots of a map that has any */
 uint64_t hash_bytes(const void *data, size_t size, uint64_t seed)
 {
     const unsigned char *p = data;
-    uint64_t h = seed ^ (size * 0x9e3779b97f4a7c15u);
-    for (; size >= 8; size -= 8, p += 8) {
-        uint64_t v;
-        memcpy(&v, p, 8);
-        h = hash_mix(h, v);
+    uint64_t h = seed ^ (size * 0x9e3779b97f4a7c15u), second = 0;
+    for (; size >= 16; size -= 16, p += 16) { /* two, neither of which waits for the other */
+        uint64_t v[2];
+        memcpy(v, p, sizeof v);
+        h = hash_mix(h, v[0]);
+        second = hash_mix(second, v[1]);
     }
-    uint64_t tail = 0;
+    uint64_t tail[2] = {0};
     if (size)
-        memcpy(&tail, p, size);
-    return hash_mix(h, tail);
+        memcpy(tail, p, size);
+    return hash_mix(hash_mix(h, tail[0]), second ^ tail[1]);
 }
 
 void map_init(map *m, arena *memory)

@@ -29,7 +29,7 @@ static inline bool vec_grow_(arena *a, void **data, uint32_t count, uint32_t *ca
         return true;
     if (need > UINT32_MAX / 2)
         return false;
-    size_t larger = *capacity ? (size_t)*capacity * 2 : 8;
+    size_t larger = *capacity ? (size_t)*capacity * 2 : extra > 1 ? extra : 8;
     if (larger < need)
         larger = need;
     void *memory = arena_array(a, larger, size);

@@ -14,8 +14,8 @@
 #include "cpu/nd.h"
 #include "cpu/qmm.h"
 
-/* What sums become: round((begin + sum)·scale + bias, cut to [least, most], over y_scale) + zero,
- * cut to [low, high]. Tables have an entry for each channel, filled up to whole panels.
+/* What sums become: round((begin + sum)·x_scale·scale + bias, cut to [least, most], over y_scale) +
+ * zero, cut to [low, high]. Tables have an entry for each channel, filled up to whole panels.
  *
  * In f32 the result is sum·factor + add, where add has CPU_QROUND_LIFT, the zero point (of
  * unsigned bytes), a half, and the largest error that f32 can make here. The bits of so large a
@@ -26,9 +26,8 @@
 #define CPU_QROUND_LIFT 8388608.0f /* 2²³: the last place of what is larger is 1 */
 typedef struct cpu_qround {
     const int32_t *begin;
-    const float *factor, *add;
-    const double *scale, *bias;
-    double y_scale, least, most;
+    const float *factor, *add, *scale, *bias;
+    double x_scale, y_scale, least, most;
     int32_t zero, low, high;
     float least_fixed, most_fixed;
     int32_t unsure;

@@ -70,6 +70,10 @@ static inline vf vf_i8(const int8_t *p)
 }
 
 /* --- for images, see qimage.inc */
+static inline vb vb_most(vb a, vb b)
+{
+    return (vb)_mm256_max_epu8((__m256i)a, (__m256i)b);
+}
 static inline void vb_interleave(vb a, vb b, vb c, vb d, vb *out)
 {
     __m256i ab = _mm256_unpacklo_epi8((__m256i)a, (__m256i)b);

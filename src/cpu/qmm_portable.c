@@ -70,6 +70,11 @@ static inline vf vf_i8(const int8_t *p)
 }
 
 /* --- for images, see qimage.inc */
+static inline vb vb_most(vb a, vb b)
+{
+    vb less = (vb)(a < b);
+    return (b & less) | (a & ~less);
+}
 static inline void vb_interleave(vb a, vb b, vb c, vb d, vb *out)
 {
     for (int i = 0; i < 16; i++) {

@@ -75,6 +75,10 @@ static inline void vb_store_n(void *p, vb v, int64_t n)
 {
     _mm512_mask_storeu_epi8(p, first_bytes(n), (__m512i)v);
 }
+static inline vb vb_most(vb a, vb b)
+{
+    return (vb)_mm512_max_epu8((__m512i)a, (__m512i)b);
+}
 static inline void vb_interleave(vb a, vb b, vb c, vb d, vb *out)
 {
     __m512i ab = _mm512_unpacklo_epi8((__m512i)a, (__m512i)b);

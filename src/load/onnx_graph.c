@@ -105,9 +105,28 @@ static tacit_status node_field(onnx_reader *r, const wire *w, const wire_field *
     return vec_push(r->scratch, list, bytes) ? TACIT_OK : error_memory(r->err, "a node");
 }
 
+/* Lists that are as long as they will be: there are three for every node. */
+static tacit_status make_lists(onnx_reader *r, wire_span proto, node_proto *n)
+{
+    uint32_t inputs = 0, outputs = 0, attrs = 0;
+    wire w = wire_open(proto, "node");
+    wire_field f;
+    while (wire_next(&w, &f, r->err)) {
+        inputs += f.number == 1;
+        outputs += f.number == 2;
+        attrs += f.number == 5;
+    }
+    TRY(wire_status(&w));
+    bool made = vec_reserve(r->scratch, &n->inputs, inputs) &&
+                vec_reserve(r->scratch, &n->outputs, outputs) &&
+                vec_reserve(r->scratch, &n->attrs, attrs);
+    return made ? TACIT_OK : error_memory(r->err, "a node");
+}
+
 static tacit_status scan_node(onnx_reader *r, wire_span proto, node_proto *n)
 {
     *n = (node_proto){.type = "", .domain = "", .overload = "", .name = ""};
+    TRY(make_lists(r, proto, n));
     wire w = wire_open(proto, "node");
     wire_field f;
     while (wire_next(&w, &f, r->err))

@@ -29,12 +29,13 @@ static inline ir_shape op_inside(const ir_shape *s)
  * points; NULL: 0. */
 static inline bool op_is_centred(tacit_dtype weights, const ir_tensor *zero)
 {
-    bool is_signed = weights == TACIT_I8;
-    int64_t count = zero ? ir_tensor_count(zero) : 0;
-    for (int64_t i = 0; i < count; i++)
-        if (ir_load_i64(zero->dtype, zero->data, i) != (is_signed ? 0 : 128))
-            return false;
-    return zero || is_signed;
+    uint8_t middle = weights == TACIT_I8 ? 0 : 128, differs = 0;
+    if (!zero)
+        return middle == 0;
+    const uint8_t *bytes = zero->data; /* they have the type of the weights */
+    for (int64_t i = 0, count = ir_tensor_count(zero); i < count; i++)
+        differs |= bytes[i] ^ middle;
+    return !differs;
 }
 /* Where element i of [N, C, plane] lies when its channels lie inside. */
 static inline int64_t op_inside_at(int64_t i, int64_t channels, int64_t plane)

@@ -102,21 +102,18 @@ static bool is_known_row(const op_lower *c, uint32_t i, int64_t m)
     return t && (ir_tensor_count(t) == 1 || ir_tensor_count(t) == m);
 }
 
-/* What a known input says of a channel, whether it is one number for all or none. */
-typedef struct known_row {
-    const ir_tensor *t;
-    int64_t step;
-} known_row;
-
-static known_row row_of(const op_lower *c, uint32_t i)
+/* What a known input says of the channels that `channel` names (NULL: one after the other), whether
+ * it is one number for all or none; 0 beyond the m that there are. */
+static void read_row(const op_lower *c, uint32_t i, int64_t m, const int64_t *channel,
+                     int64_t count, float *to)
 {
     const ir_tensor *t = op_lower_known(c, i);
-    return (known_row){t, t && ir_tensor_count(t) > 1};
-}
-
-static inline double row_at(const known_row *r, int64_t m)
-{
-    return r->t ? ir_load_f64(r->t->dtype, r->t->data, m * r->step) : 0;
+    const float *from = t ? t->data : NULL;
+    int64_t step = t && ir_tensor_count(t) > 1;
+    for (int64_t k = 0; k < count; k++) {
+        int64_t at = channel ? channel[k] : k;
+        to[k] = t && at < m ? from[at * step] : 0;
+    }
 }
 
 static bool plan(op_lower *c, inside_conv *b)
@@ -197,31 +194,28 @@ static tacit_status emit_copy(op_lower *c, inside_conv *b)
 static tacit_status make_tables(op_lower *c, inside_conv *b, int64_t count, const int64_t *channel)
 {
     cpu_qround *r = &b->round;
-    float *factor = op_lower_pack(c, (size_t)count * sizeof *factor);
-    float *add = op_lower_pack(c, (size_t)count * sizeof *add);
-    double *scale = op_lower_pack(c, (size_t)count * sizeof *scale);
-    double *bias = op_lower_pack(c, (size_t)count * sizeof *bias), most = 0;
+    size_t bytes = (size_t)count * sizeof(float);
+    float *factor = op_lower_pack(c, bytes), *add = op_lower_pack(c, bytes);
+    float *scale = op_lower_pack(c, bytes), *bias = op_lower_pack(c, bytes), most = 0;
     if (!factor || !add || !scale || !bias)
         return TACIT_ERR_MEMORY;
-    known_row scales = row_of(c, 4), biases = row_of(c, 6);
-    for (int64_t i = 0; i < count; i++) {
-        int64_t m = channel ? channel[i] : i;
-        bool there = m < b->conv.m;
-        scale[i] = there ? b->x_scale * row_at(&scales, m) : 0;
-        bias[i] = there ? row_at(&biases, m) : 0;
-        most = fmax(most, fabs(bias[i] / b->round.y_scale));
-    }
+    read_row(c, 4, b->conv.m, channel, count, scale);
+    read_row(c, 6, b->conv.m, channel, count, bias);
+    for (int64_t i = 0; i < count; i++)
+        most = fabsf(bias[i]) > most ? fabsf(bias[i]) : most;
     /* The factor, what is added, sums that f32 may not hold, and products where they are not one
      * with the sum. */
     double largest = 255.0 * 128 * (double)(b->conv.c / b->conv.group * b->conv.w.taps);
     int products = 2 + (largest > 0x1p24) + (c->cpu.isa < CPU_AVX2);
-    double more = make_fixed(c, r, error_of(2, products, most));
+    double one = CPU_QROUND_ONE / r->y_scale;
+    double more = make_fixed(c, r, error_of(2, products, most / r->y_scale));
     for (int64_t i = 0; i < count; i++) {
-        factor[i] = (float)(scale[i] / b->round.y_scale * CPU_QROUND_ONE);
-        add[i] = (float)(bias[i] / b->round.y_scale * CPU_QROUND_ONE + more);
+        factor[i] = (float)(b->x_scale * scale[i] * one);
+        add[i] = (float)(bias[i] * one + more);
         if (!isfinite(factor[i]) || !isfinite(add[i]))
             return OP_LOWER_NO_KERNEL;
     }
+    r->x_scale = b->x_scale;
     r->factor = factor;
     r->add = add;
     r->scale = scale;

@@ -141,19 +141,19 @@ static tacit_status dequantize_infer(op_infer *c)
 
 static tacit_status dequantize_eval(op_eval *c)
 {
-    const ir_tensor *x = op_in(c, 0), *scale = op_in(c, 1), *zero = op_in(c, 2);
-    ir_tensor *y = op_out(c, 0);
+    const ir_shape *shape = &op_in(c, 0)->shape;
+    double *x, *scale, *zero;
     op_granularity g;
-    TRY(op_granularity_read(c->node, &x->shape, &scale->shape, &g, c->err));
+    TRY(op_granularity_read(c->node, shape, &op_in(c, 1)->shape, &g, c->err));
+    TRY(op_input_f64(c, 0, &x));
+    TRY(op_input_f64(c, 1, &scale));
+    TRY(op_input_f64(c, 2, &zero));
     op_loop l;
-    op_loop_begin(&l, &x->shape);
-    for (; !op_loop_done(&l); op_loop_next(&l)) {
-        int64_t at = op_granularity_at(&g, x->shape.rank, l.index);
-        double z = zero ? ir_load_f64(zero->dtype, zero->data, at) : 0;
-        ir_store_f64(y->dtype, y->data, l.linear,
-                     (ir_load_f64(x->dtype, x->data, l.linear) - z) *
-                         ir_load_f64(scale->dtype, scale->data, at));
+    for (op_loop_begin(&l, shape); !op_loop_done(&l); op_loop_next(&l)) {
+        int64_t at = op_granularity_at(&g, shape->rank, l.index);
+        x[l.linear] = (x[l.linear] - (zero ? zero[at] : 0)) * scale[at];
     }
+    op_output_f64(c, 0, x);
     return TACIT_OK;
 }
 

@@ -91,7 +91,7 @@ tacit_status prog_build(ir_graph *g, const prog_options *options, prog_program *
     p->cpu = cpu_detect();
     p->cpu.cache_bytes = cpu_cache_bytes();
     p->cpu.core_bytes = cpu_core_bytes();
-    arena_init(&p->memory, allocator);
+    arena_init_in(&p->memory, g->memory);
     slab_init(&p->weights, allocator, 0);
     if (options->weights) {
         p->weights = *options->weights;

@@ -52,6 +52,40 @@ static void arena_prints_texts_of_all_lengths(void **state)
     arena_free(&a);
 }
 
+/* All blocks of an arena in another are there, large ones too, and one that expects much takes it
+ * in one. */
+static void arena_lies_in_another(void **state)
+{
+    (void)state;
+    arena outer, inner;
+    arena_init(&outer, NULL);
+    arena_expect(&outer, 1 << 10); /* too little to prepare for */
+    assert_int_equal(outer.total, 0);
+    arena_expect(&outer, 1 << 20);
+    assert_int_equal(outer.total, MEM_HUGE_PAGE);
+    arena_expect(&outer, 1 << 20); /* there is room already */
+    assert_int_equal(outer.total, MEM_HUGE_PAGE);
+    arena_init_in(&inner, &outer);
+    unsigned char *kept[100];
+    for (size_t i = 0; i < 100; i++) {
+        kept[i] = arena_alloc_aligned(&inner, 64 + i * i * 4, 64);
+        assert_non_null(kept[i]);
+        assert_int_equal((uintptr_t)kept[i] % 64, 0);
+        memset(kept[i], (int)i, 64 + i * i * 4);
+        memset(arena_alloc(&outer, 100), 255, 100);
+    }
+    for (size_t i = 0; i < 100; i++)
+        for (size_t k = 0; k < 64 + i * i * 4; k++)
+            assert_int_equal(kept[i][k], i);
+    assert_true(inner.total <= outer.total);
+    assert_int_equal(outer.total, MEM_HUGE_PAGE); /* 1.3 MB of small blocks, and what fills them */
+    assert_null(arena_alloc(&inner, SIZE_MAX - 8));
+    arena_free(&inner);
+    assert_int_equal(inner.total, 0);
+    memset(arena_alloc(&inner, 10000), 1, 10000); /* and is usable again */
+    arena_free(&outer);
+}
+
 static void arena_keeps_alignment_and_contents(void **state)
 {
     (void)state;
@@ -425,6 +459,7 @@ int main(void)
         cmocka_unit_test(error_carries_context),
         cmocka_unit_test(arena_keeps_alignment_and_contents),
         cmocka_unit_test(arena_prints_texts_of_all_lengths),
+        cmocka_unit_test(arena_lies_in_another),
         cmocka_unit_test(slab_finds_pages),
         cmocka_unit_test(slab_does_without_finding_pages),
         cmocka_unit_test(slab_gives_back_to_a_mark),
