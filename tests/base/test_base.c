@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,6 +52,40 @@ static void arena_prints_texts_of_all_lengths(void **state)
         assert_string_equal(text + n, end);
     }
     arena_free(&a);
+}
+
+/* Takes and releases huge pages, sometimes two at a time: nobody else has what one has. */
+static void *use_huge_pages(void *context)
+{
+    size_t own = (size_t)context;
+    for (size_t i = 0; i < 200; i++) {
+        size_t *a = mem_alloc(NULL, MEM_HUGE_PAGE),
+               *b = i % 3 ? NULL : mem_alloc(NULL, MEM_HUGE_PAGE);
+        if (!a || a == b || (uintptr_t)a % MEM_HUGE_PAGE != 0)
+            return (void *)1;
+        a[0] = a[MEM_HUGE_PAGE / sizeof *a - 1] = own;
+        if (b)
+            b[0] = ~own;
+        sched_yield();
+        if (a[0] != own || a[MEM_HUGE_PAGE / sizeof *a - 1] != own || (b && b[0] != ~own))
+            return (void *)1;
+        mem_release(NULL, a, MEM_HUGE_PAGE);
+        mem_release(NULL, b, MEM_HUGE_PAGE);
+    }
+    return NULL;
+}
+
+static void huge_pages_have_one_owner(void **state)
+{
+    (void)state;
+    pthread_t threads[4];
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, use_huge_pages, (void *)(i + 7)), 0);
+    for (size_t i = 0; i < 4; i++) {
+        void *failed;
+        assert_int_equal(pthread_join(threads[i], &failed), 0);
+        assert_null(failed);
+    }
 }
 
 /* All blocks of an arena in another are there, large ones too, and one that expects much takes it
@@ -460,6 +496,7 @@ int main(void)
         cmocka_unit_test(arena_keeps_alignment_and_contents),
         cmocka_unit_test(arena_prints_texts_of_all_lengths),
         cmocka_unit_test(arena_lies_in_another),
+        cmocka_unit_test(huge_pages_have_one_owner),
         cmocka_unit_test(slab_finds_pages),
         cmocka_unit_test(slab_does_without_finding_pages),
         cmocka_unit_test(slab_gives_back_to_a_mark),
