@@ -187,7 +187,7 @@ typedef struct cpu_qturn_args {
     int8_t *to;
     cpu_qcopy copy;
 } cpu_qturn_args;
-void cpu_qturn(const void *args, uint32_t begin, uint32_t end);
+CPU_QMM_DECLARE(cpu_qturn);
 
 /* Where the windows lie in turned images: pixel i begins at
  * i / plane · image + i % plane / out_width · row + i % out_width · pixel, in bytes. */

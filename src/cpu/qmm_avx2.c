@@ -99,6 +99,12 @@ static inline vb vb_narrow(const vi *v)
     return (vb)_mm256_packus_epi16(_mm256_packus_epi32(byte_two(v[0]), byte_two(v[1])),
                                    _mm256_packus_epi32(byte_two(v[2]), byte_two(v[3])));
 }
+static inline vb vb_three(vb v)
+{
+    const __m256i order = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 3, 7, 11, 15));
+    return (vb)_mm256_shuffle_epi8((__m256i)v, order);
+}
 static inline vi vi_u8(const uint8_t *p)
 {
     return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
@@ -139,4 +145,6 @@ static inline __attribute__((always_inline)) void vi_store_fixed(uint8_t *p, con
 #include "cpu/qmm.inc"
 /* over it */
 #include "cpu/qimage.inc"
+/* and over that */
+#include "cpu/qturn.inc"
 #endif

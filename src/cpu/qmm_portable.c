@@ -92,6 +92,13 @@ static inline vb vb_narrow(const vi *v)
         out[i] = (uint8_t)(v[i / 4][i % 4] >> 16);
     return out;
 }
+static inline vb vb_three(vb v)
+{
+    vb out = {0};
+    for (int i = 0; i < 12; i++)
+        out[i] = v[i / 3 * 4 + i % 3];
+    return out;
+}
 static inline vi vi_u8(const uint8_t *p)
 {
     return (vi){p[0], p[1], p[2], p[3]};
@@ -125,3 +132,5 @@ static inline void vi_store_fixed(uint8_t *p, const vi *v, const int vectors, in
 #include "cpu/qmm.inc"
 /* over it */
 #include "cpu/qimage.inc"
+/* and over that */
+#include "cpu/qturn.inc"

@@ -107,6 +107,12 @@ static inline vb vb_narrow(const vi *v)
                                             BYTES_TWO(3), BYTES_TWO(7), BYTES_TWO(3), BYTES_TWO(7));
     return bytes_two(v, order, 0xcccc);
 }
+static inline vb vb_three(vb v)
+{
+    const __m512i order =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 3, 7, 11, 15));
+    return (vb)_mm512_shuffle_epi8((__m512i)v, order);
+}
 static inline vi vi_u8(const uint8_t *p)
 {
     return (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
@@ -155,4 +161,6 @@ static inline __attribute__((always_inline)) void vi_store_fixed(uint8_t *p, con
 #include "cpu/qmm.inc"
 /* over it */
 #include "cpu/qimage.inc"
+/* and over that */
+#include "cpu/qturn.inc"
 #endif

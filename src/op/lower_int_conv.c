@@ -118,8 +118,8 @@ static tacit_status emit_turn(op_lower *c, byte_conv *b)
     const cpu_qcopy *t = &b->turn;
     int64_t rows = t->n * t->height;
     b->images = op_lower_reserve(c, (size_t)(rows * t->width * t->pitch));
-    cpu_qturn_args *a = op_lower_thunk(c, "byte_images", cpu_qturn, sizeof *a,
-                                       (uint32_t)((rows + t->tile - 1) / t->tile));
+    cpu_qturn_args *a = op_lower_thunk(c, "byte_images", CPU_QMM_PICK(&c->cpu, cpu_qturn),
+                                       sizeof *a, (uint32_t)((rows + t->tile - 1) / t->tile));
     if (!a)
         return TACIT_ERR_MEMORY;
     a->copy = *t;

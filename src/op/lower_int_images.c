@@ -176,7 +176,8 @@ static tacit_status emit_copy(op_lower *c, inside_conv *b)
         TRY(op_lower_in(c, offsetof(cpu_qborder_args, x), 0));
         TRY(op_lower_scratch(c, offsetof(cpu_qborder_args, to), b->images, true));
     } else {
-        cpu_qturn_args *a = op_lower_thunk(c, "byte_images", cpu_qturn, sizeof *a, tiles);
+        cpu_qturn_args *a =
+            op_lower_thunk(c, "byte_images", CPU_QMM_PICK(&c->cpu, cpu_qturn), sizeof *a, tiles);
         if (!a)
             return TACIT_ERR_MEMORY;
         a->copy = copy;
