@@ -22,10 +22,9 @@ ir_graph *ir_graph_new(arena *memory, const char *name)
 
 bool ir_graph_reserve(ir_graph *g, uint32_t values, uint32_t nodes)
 {
-    enum {
-        EACH = 512
-    }; /* bytes, about: with its name, its places in tables and its type or attributes */
-    arena_expect(g->memory, ((size_t)values + nodes) * EACH);
+    /* About: with its name, its places in tables, and its type or its attributes. */
+    enum { BYTES_EACH = 512 };
+    arena_expect(g->memory, ((size_t)values + nodes) * BYTES_EACH);
     return map_reserve(&g->value_names, values) && map_reserve(&g->node_names, nodes) &&
            vec_reserve(g->memory, &g->values, values) && vec_reserve(g->memory, &g->nodes, nodes);
 }
