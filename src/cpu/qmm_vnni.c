@@ -137,12 +137,18 @@ static inline __attribute__((always_inline)) void vi_store_fixed(uint8_t *p, con
                                                                  const int vectors, int64_t n,
                                                                  vb flip)
 {
+    const __m512i order = _mm512_setr_epi32(BYTES_TWO(0), BYTES_TWO(1), BYTES_TWO(2), BYTES_TWO(3),
+                                            BYTES_TWO(4), BYTES_TWO(5), BYTES_TWO(6), BYTES_TWO(7),
+                                            BYTES_TWO(0), BYTES_TWO(1), BYTES_TWO(2), BYTES_TWO(3),
+                                            BYTES_TWO(4), BYTES_TWO(5), BYTES_TWO(6), BYTES_TWO(7));
     if (vectors == 4 && __builtin_expect(n >= 64, 1)) {
-        const __m512i order = _mm512_setr_epi32(
-            BYTES_TWO(0), BYTES_TWO(1), BYTES_TWO(2), BYTES_TWO(3), BYTES_TWO(4), BYTES_TWO(5),
-            BYTES_TWO(6), BYTES_TWO(7), BYTES_TWO(0), BYTES_TWO(1), BYTES_TWO(2), BYTES_TWO(3),
-            BYTES_TWO(4), BYTES_TWO(5), BYTES_TWO(6), BYTES_TWO(7));
         vb_store(p, bytes_two(v, order, 0xff00) ^ flip);
+        return;
+    }
+    if (vectors == 2 && __builtin_expect(n >= 32, 1)) {
+        __m512i both = _mm512_permutex2var_epi8((__m512i)v[0], order, (__m512i)v[1]);
+        _mm256_storeu_si256((__m256i *)p,
+                            _mm512_castsi512_si256(_mm512_xor_si512(both, (__m512i)flip)));
         return;
     }
 #pragma GCC unroll 4
