@@ -206,8 +206,8 @@ static tacit_status make_tables(op_lower *c, inside_conv *b, int64_t count, cons
         most = fabsf(bias[i]) > most ? fabsf(bias[i]) : most;
     /* The factor, what is added, sums that f32 may not hold, and products where they are not one
      * with the sum. */
-    double largest = 255.0 * 128 * (double)(b->conv.c / b->conv.group * b->conv.w.taps);
-    int products = 2 + (largest > 0x1p24) + (c->cpu.isa < CPU_AVX2);
+    int64_t largest = 255 * 128 * (b->conv.c / b->conv.group) * b->conv.w.taps;
+    int products = 2 + (largest > 1 << 24) + (c->cpu.isa < CPU_AVX2);
     double one = CPU_QROUND_ONE / r->y_scale;
     double more = make_fixed(c, r, error_of(2, products, most / r->y_scale));
     for (int64_t i = 0; i < count; i++) {
