@@ -8,21 +8,6 @@
 #include <sys/mman.h>
 #endif
 
-/* Packed weights and arenas in huge pages, each of which the system makes at one fault instead of
- * 512. The end of the memory too if it fills half of one. */
-static void *alloc_large(size_t size)
-{
-    if (size > SIZE_MAX - MEM_HUGE_PAGE)
-        return NULL;
-    void *memory = aligned_alloc(MEM_HUGE_PAGE, align_up(size, MEM_HUGE_PAGE));
-#if defined(MADV_HUGEPAGE)
-    if (memory)
-        (void)madvise(memory, (size + MEM_HUGE_PAGE / 2) / MEM_HUGE_PAGE * MEM_HUGE_PAGE,
-                      MADV_HUGEPAGE); /* a wish */
-#endif
-    return memory;
-}
-
 /* One huge page that was released last: the next one who wants one has it without a fault, which
  * clears two megabytes. Arenas take and release several while a model is opened. */
 #if !defined(__SANITIZE_ADDRESS__) /* which is to see what is used too long */
@@ -47,14 +32,29 @@ static void release_huge(void *memory)
 }
 #endif
 
+/* Packed weights and arenas in huge pages, each of which the system makes at one fault instead of
+ * 512. The end of the memory too if it fills half of one. */
+static void *alloc_large(size_t size)
+{
+    if (size > SIZE_MAX - MEM_HUGE_PAGE)
+        return NULL;
+    void *kept = size == MEM_HUGE_PAGE ? take_spare() : NULL;
+    if (kept)
+        return kept;
+    void *memory = aligned_alloc(MEM_HUGE_PAGE, align_up(size, MEM_HUGE_PAGE));
+#if defined(MADV_HUGEPAGE)
+    if (memory)
+        (void)madvise(memory, (size + MEM_HUGE_PAGE / 2) / MEM_HUGE_PAGE * MEM_HUGE_PAGE,
+                      MADV_HUGEPAGE); /* a wish */
+#endif
+    return memory;
+}
+
 static void *libc_alloc(void *context, size_t size, size_t align)
 {
     (void)context;
     if (size > SIZE_MAX - align)
         return NULL;
-    void *kept = size == MEM_HUGE_PAGE && align <= MEM_HUGE_PAGE ? take_spare() : NULL;
-    if (kept)
-        return kept;
     if (size >= MEM_HUGE_PAGE && align <= MEM_HUGE_PAGE)
         return alloc_large(size);
     return aligned_alloc(align, align_up(size ? size : 1, align));

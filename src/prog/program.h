@@ -112,7 +112,7 @@ typedef struct prog_program {
  * and finding memory for the weights that a slab, to be given in the options, expects. */
 void prog_prepare(tacit_executor executor, slab *weights);
 /* Builds a program from a sorted, inferred graph, which it may edit (copies for outputs) and which
- * must outlive it. */
+ * must outlive it: it lies in the graph's arena. */
 tacit_status prog_build(ir_graph *g, const prog_options *options, prog_program **out,
                         tacit_error *err);
 void prog_free(prog_program *program);

@@ -88,6 +88,30 @@ static void huge_pages_have_one_owner(void **state)
     }
 }
 
+static void *no_memory(void *context, size_t size, size_t align)
+{
+    (void)context, (void)size, (void)align;
+    return NULL;
+}
+static void nothing_to_release(void *context, void *memory, size_t size)
+{
+    (void)context, (void)memory, (void)size;
+}
+
+/* What is expected but cannot be had is forgotten: who asks for memory hears of it. */
+static void arena_expects_in_vain(void **state)
+{
+    (void)state;
+    const tacit_allocator none = {no_memory, nothing_to_release, NULL};
+    arena a;
+    arena_init(&a, &none);
+    arena_expect(&a, 1 << 20);
+    assert_int_equal(a.total, 0);
+    assert_int_equal(a.shared, 0);
+    assert_null(arena_alloc(&a, 10));
+    arena_free(&a);
+}
+
 /* All blocks of an arena in another are there, large ones too, and one that expects much takes it
  * in one. */
 static void arena_lies_in_another(void **state)
@@ -496,6 +520,7 @@ int main(void)
         cmocka_unit_test(arena_keeps_alignment_and_contents),
         cmocka_unit_test(arena_prints_texts_of_all_lengths),
         cmocka_unit_test(arena_lies_in_another),
+        cmocka_unit_test(arena_expects_in_vain),
         cmocka_unit_test(huge_pages_have_one_owner),
         cmocka_unit_test(slab_finds_pages),
         cmocka_unit_test(slab_does_without_finding_pages),
