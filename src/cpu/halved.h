@@ -5,15 +5,16 @@
  * are quarters
  *
  *     M₁ = (A₁₁ + A₂₂)(B₁₁ + B₂₂)   M₂ = (A₂₁ + A₂₂)B₁₁           M₃ = A₁₁(B₁₂ - B₂₂)
- *     M₄ = A₂₂(B₂₁ - B₁₁)           M₅ = (A₁₁ + A₁₂)B₂₂           M₆ = (A₂₁ - A₁₁)(B₁₁ + B₁₂)
+ *     M₄ = (A₂₁ - A₁₁)(B₁₁ + B₁₂)   M₅ = A₂₂(B₂₁ - B₁₁)           M₆ = (A₁₁ + A₁₂)B₂₂
  *     M₇ = (A₁₂ - A₂₂)(B₂₁ + B₂₂)
  *
- *     C₁₁ = M₁ + M₄ - M₅ + M₇   C₁₂ = M₃ + M₅   C₂₁ = M₂ + M₄   C₂₂ = M₁ - M₂ + M₃ + M₆
+ *     C₂₂ = M₁ - M₂ + M₃ + M₄   C₂₁ = M₂ + M₅   C₁₂ = M₃ + M₆   C₁₁ = M₁ + M₅ - M₆ + M₇
  *
- * so what is added to C never leaves L1. Each product pairs its terms (cpu/paired.h) of the same
- * scaled rows and columns: all have a root mean square of about one when they are added, so none
- * is lost beside another. Rows and columns that cannot be scaled or are marked, rows that are no
- * whole group and columns that are no whole pair of panels go the way of cpu/paired.h.
+ * (in the order in which they are made), so what is added to C never leaves L1. Each product pairs
+ * its terms (cpu/paired.h) of the same scaled rows and columns: all have a root mean square of
+ * about one when they are added, so none is lost beside another. Rows and columns that cannot be
+ * scaled or are marked, rows that are no whole group and columns that are no whole pair of panels
+ * go the way of cpu/paired.h.
  *
  * One call does one block of K. Its left side is made first, once for all columns: for each group
  * of rows seven pieces, each as a scaled left side of cpu/paired.h. The right side is packed as
