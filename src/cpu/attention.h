@@ -70,7 +70,7 @@ void cpu_cache_append(const void *args, uint32_t begin, uint32_t end);
 /* Tile t: group t % blocks of query blocks of head t / blocks (heads of all batches in order). */
 CPU_DECLARE(cpu_attention_f32);
 /* The same with paired terms, within 2^-20 or so of a value's column (docs/kernels.md): for dense
- * queries only, without mask, causality, window, softcap or cache, and a positive scale. */
+ * queries only, without mask, window, softcap or cache, and a positive scale; causal_offset ≥ 0. */
 CPU_DECLARE(cpu_attention_paired_f32);
 
 #endif

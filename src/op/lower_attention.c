@@ -67,12 +67,13 @@ static void set_mask(const op_lower *c, cpu_attention_args *a)
 }
 
 /* May terms be paired? A value whose key is hidden would count in the scale of its column, so every
- * query must see every key. */
+ * query must see every key, or those up to its own, the first at least. */
 static bool can_pair(const op_lower *c, const cpu_attention_args *a)
 {
-    return !c->batch_invariant && !c->plain_sums && a->mask_kind == CPU_MASK_NONE && !a->causal &&
-           a->window <= 0 && a->softcap == 0 && a->scale > 0 &&
-           a->depth <= CPU_ATTENTION_PAIRED_DEPTH && a->v_depth <= CPU_ATTENTION_PAIRED_DEPTH;
+    return !c->batch_invariant && !c->plain_sums && a->mask_kind == CPU_MASK_NONE &&
+           (!a->causal || a->causal_offset >= 0) && a->window <= 0 && a->softcap == 0 &&
+           a->scale > 0 && a->depth <= CPU_ATTENTION_PAIRED_DEPTH &&
+           a->v_depth <= CPU_ATTENTION_PAIRED_DEPTH;
 }
 
 /* Where it was measured to be faster: what is made of keys and values serves enough queries. */
@@ -86,15 +87,19 @@ static bool pairing_suits(const op_lower *c, const cpu_attention_args *a)
 static void set_paired(op_lower *c, cpu_attention_args *a)
 {
     enum { WAY_OWN, WAY_PLAIN, WAY_PAIRED };
+    enum { FEW_KEYS = 192 }; /* of a block on the diagonal, whose weights are not paired */
     if (!can_pair(c, a))
         return;
-    int way = op_lower_choice(c, WAY_PAIRED, "attention %lld %lld %lld %lld", (long long)a->queries,
-                              (long long)a->keys, (long long)a->depth, (long long)a->v_depth);
+    int way = op_lower_choice(c, WAY_PAIRED, "attention%s %lld %lld %lld %lld",
+                              a->causal ? "-causal" : "", (long long)a->queries, (long long)a->keys,
+                              (long long)a->depth, (long long)a->v_depth);
     if (way == WAY_PLAIN || (way == WAY_OWN && !pairing_suits(c, a)))
         return;
     int64_t depth = (a->depth + 15) / 16 * 16, v_depth = (a->v_depth + 15) / 16 * 16;
     int64_t keys = CPU_ATTENTION_PAIRED_RIGHT / (depth + v_depth) / 16 * 16;
     keys = keys < CPU_ATTENTION_PAIRED_KEYS ? keys : CPU_ATTENTION_PAIRED_KEYS;
+    if (a->causal && keys > FEW_KEYS)
+        keys = FEW_KEYS;
     int64_t blocks = (a->keys + keys - 1) / keys;
     a->block_keys = ((a->keys + blocks - 1) / blocks + 15) / 16 * 16;
     /* Packed keys serve all queries of a head where there are heads enough to go round. */
@@ -145,7 +150,9 @@ static tacit_status emit(op_lower *c, cpu_attention_args *plan, uint32_t k)
                   "%s: %u tiles a head, %s; scores are never stored, so the "
                   "unfused form would move %lld floats more",
                   name, a->blocks,
-                  paired            ? "terms paired, since every query sees every key"
+                  paired && a->causal
+                      ? "terms paired but for weights of the last keys that are seen"
+                  : paired          ? "terms paired, since every query sees every key"
                   : a->queries <= 3 ? "keys read in place"
                                     : "keys packed by blocks",
                   (long long)2 * a->batch * a->heads * a->queries * a->keys);
