@@ -49,6 +49,15 @@ typedef struct cpu_blocked_conv_args {
 
 CPU_DECLARE(cpu_blocked_conv_f32);
 
+/* What lies under each tap of a window, image by image: y is [blocks][taps][pixels][16], with zeros
+ * where a tap lies beside x. Tile: a tap of a block. */
+typedef struct cpu_blocked_taps_args {
+    const float *x;
+    float *y;
+    int64_t in[2], out[2], kernel[2], stride[2], dilation[2], pad[2];
+} cpu_blocked_taps_args;
+void cpu_blocked_taps(const void *args, uint32_t begin, uint32_t end);
+
 /* Weights [channels][inputs][taps] of one set as panels of cpu_gemm_width(isa) output channels,
  * each k·width floats (the last may be narrower, a multiple of a vector); k runs over blocks of
  * `depth` inputs, taps, inputs. Tile: a panel. */

@@ -31,6 +31,7 @@ enum {
     CPU_PAIRED_RUN = 16,
     CPU_PAIRED_LEFT = 32768, /* floats of A that a tile scales at a time */
     CPU_PAIRED_ROWS = 216,   /* most rows of a tile */
+    CPU_PAIRED_TAPS = 25,    /* most taps of a window */
 };
 
 /* Packs B; tile t is panel t of the blocks from k_begin (a multiple of kc) to k_end. `products` and
@@ -41,6 +42,9 @@ typedef struct cpu_paired_right_args {
     float *packed, *products, *back;
     int64_t n, k, b_row, b_col, kc;
     int64_t k_begin, k_end;
+    /* More than one: B is the weights of a window, columns of runs of channels with so many taps to
+     * each (b_row is 1). The rows that are packed are the taps of a run one after the other. */
+    int64_t taps;
     /* CPU_PAIRED_COPY: only the rows from k_begin to k_end, both within a block, are copied;
      * CPU_PAIRED_SCALE: the blocks have been copied. */
     int64_t part;

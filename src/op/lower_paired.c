@@ -186,7 +186,8 @@ tacit_status op_paired_pack(op_lower *c, op_paired *d)
                                .b_row = g->b_row,
                                .b_col = g->b_col,
                                .kc = d->a.kc,
-                               .k_end = g->k};
+                               .k_end = g->k,
+                               .taps = d->taps};
     op_job job = op_lower_job(c, 1, CPU_PICK(isa, cpu_paired_right_f32), &a, sizeof a,
                               offsetof(cpu_paired_right_args, b));
     job.end = (uint32_t)panels;

@@ -56,6 +56,7 @@ typedef struct op_paired {
     int64_t padded, blocks; /* columns, blocks of K */
     uint32_t together;      /* tiles that are worth scaling rows for */
     bool whole;             /* tiles have all rows of their block */
+    int64_t taps;           /* of each channel of the right side, which is packed run by run */
 } op_paired;
 tacit_status op_paired_prepare(op_lower *c, op_paired *d);
 /* A description of which the cut and what is packed are still missing. */

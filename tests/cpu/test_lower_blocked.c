@@ -5,10 +5,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "cpu/blocked.h"
 #include "op/blocked.h"
 #include "support/case_window.h"
 #include "support/lower_check.h"
@@ -164,6 +166,72 @@ static void long_pointwise_sums(void **state)
                        .known = 6,
                        .eps = 5e-5};
         check_conv(&r, &k);
+    }
+}
+
+/* The same with windows: what lies under each tap is copied first. Strides, dilations, padding that
+ * leaves taps beside the image, one tap that takes some of the pixels. */
+static void long_sums_over_windows(void **state)
+{
+    (void)state;
+    rng r = rng_seed(80);
+    for (uint32_t round = 0; round < 48; round++) {
+        conv_case k = {.w = {{between(&r, 1, 3), between(&r, 1, 5)},
+                             {between(&r, 1, 3), between(&r, 1, 2)},
+                             {between(&r, 1, 2), between(&r, 1, 3)},
+                             {0}},
+                       .n = 1,
+                       .group = 1,
+                       .cg = OP_BLOCK * between(&r, 2, 8),
+                       .mg = between(&r, 96, 150),
+                       .height = between(&r, 5, 17),
+                       .width = between(&r, 13, 20),
+                       .variant = round,
+                       .known = 6,
+                       .eps = 5e-5};
+        if (round % 4 == 0)
+            k.w.kernel[0] = k.w.kernel[1] = 1, k.cg = OP_BLOCK * 8, k.w.stride[0] = 2;
+        for (int i = 0; i < 4; i++)
+            k.w.pads[i] = between(&r, 0, k.w.dilation[i % 2] * (k.w.kernel[i % 2] - 1));
+        check_conv(&r, &k);
+    }
+}
+
+/* What lies under each tap, by its definition. */
+static void images_under_taps(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 2 };
+    rng r = rng_seed(81);
+    for (int round = 0; round < 60; round++) {
+        cpu_blocked_taps_args a = {0};
+        for (int i = 0; i < 2; i++) {
+            a.in[i] = between(&r, 1, 9), a.kernel[i] = between(&r, 1, 4);
+            a.stride[i] = between(&r, 1, 3), a.dilation[i] = between(&r, 1, 3);
+            a.pad[i] = between(&r, 0, 9), a.out[i] = between(&r, 1, 9);
+        }
+        int64_t taps = a.kernel[0] * a.kernel[1], image = a.in[0] * a.in[1] * OP_BLOCK;
+        int64_t count = BLOCKS * taps * a.out[0] * a.out[1] * OP_BLOCK, at = 0;
+        float *x = malloc((size_t)(BLOCKS * image) * sizeof *x);
+        float *y = malloc((size_t)count * sizeof *y);
+        for (int64_t i = 0; i < BLOCKS * image; i++)
+            x[i] = (float)i + 1;
+        memset(y, 0xff, (size_t)count * sizeof *y);
+        a.x = x, a.y = y;
+        for (uint32_t t = (uint32_t)(BLOCKS * taps); t-- > 0;)
+            cpu_blocked_taps(&a, t, t + 1);
+        for (int64_t b = 0; b < BLOCKS * taps; b++)
+            for (int64_t i = 0; i < a.out[0]; i++)
+                for (int64_t j = 0; j < a.out[1] * OP_BLOCK; j++) {
+                    int64_t tap = b % taps, row = i * a.stride[0] - a.pad[0];
+                    int64_t column = j / OP_BLOCK * a.stride[1] - a.pad[1];
+                    row += tap / a.kernel[1] * a.dilation[0];
+                    column += tap % a.kernel[1] * a.dilation[1];
+                    bool on = row >= 0 && row < a.in[0] && column >= 0 && column < a.in[1];
+                    int64_t from = (row * a.in[1] + column) * OP_BLOCK + j % OP_BLOCK;
+                    assert_true(y[at++] == (on ? x[b / taps * image + from] : 0));
+                }
+        free(x), free(y);
     }
 }
 
@@ -335,6 +403,8 @@ int main(void)
         cmocka_unit_test(first_layers),
         cmocka_unit_test(tiles_and_groups),
         cmocka_unit_test(long_pointwise_sums),
+        cmocka_unit_test(long_sums_over_windows),
+        cmocka_unit_test(images_under_taps),
         cmocka_unit_test(three_by_three),
         cmocka_unit_test(depthwise),
         cmocka_unit_test(depthwise_three_by_three),

@@ -82,6 +82,46 @@ static void check_pieces(const cpu_paired_right_args *whole, cpu_isa isa, uint32
     free(packed), free(products);
 }
 
+/* The weights of a window packed are those of a matrix whose rows are its taps, run by run. */
+static void windows_are_packed_by_taps(void **state)
+{
+    (void)state;
+    enum { RUN = CPU_PAIRED_RUN };
+    const int64_t taps[] = {2, 9, CPU_PAIRED_TAPS}, columns[] = {5, 32, 83};
+    rng r = rng_seed(31);
+    FOR_EACH_ISA(isa)
+    for (int round = 0; round < 9; round++) {
+        int64_t t = taps[round % 3], n = columns[round / 3], k = 3 * RUN * t, padded = n + 32;
+        float *b = test_floats(&r, n * k, -1, 1), *rows = zeros(n * k);
+        for (int64_t i = 0; i < k; i++)
+            for (int64_t j = 0; j < n; j++)
+                rows[i * n + j] =
+                    b[j * k + i / (RUN * t) * RUN * t + i % RUN * t + i % (RUN * t) / RUN];
+        float *packed[2], *sums[2];
+        for (int way = 0; way < 2; way++) {
+            packed[way] = zeros(padded * k), sums[way] = zeros(8 * padded);
+            cpu_paired_right_args p = {.b = way ? b : rows,
+                                       .packed = packed[way],
+                                       .products = sums[way],
+                                       .back = sums[way] + 4 * padded,
+                                       .n = n,
+                                       .k = k,
+                                       .b_row = way ? 1 : n,
+                                       .b_col = way ? k : 1,
+                                       .kc = k / 2 / RUN * RUN, /* within the taps of a run */
+                                       .k_end = k,
+                                       .taps = way ? t : 0};
+            CPU_PICK(isa, cpu_paired_right_f32)
+            (&p, 0, (uint32_t)((n + cpu_paired_width(isa) - 1) / cpu_paired_width(isa)));
+        }
+        assert_memory_equal(packed[0], packed[1], (size_t)(padded * k) * sizeof *b);
+        assert_memory_equal(sums[0], sums[1], (size_t)(8 * padded) * sizeof *b);
+        for (int way = 0; way < 2; way++)
+            free(packed[way]), free(sums[way]);
+        free(b), free(rows);
+    }
+}
+
 static void run_reversed(cpu_kernel kernel, const void *args, uint32_t all, uint32_t together)
 {
     for (uint32_t end = all, begin; end > 0; end = begin) {
@@ -552,10 +592,15 @@ static void zeros_and_extremes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_small_edge_shape), cmocka_unit_test(sixteen_rows),
-        cmocka_unit_test(random_larger_shapes),   cmocka_unit_test(bits_do_not_depend_on_the_cut),
-        cmocka_unit_test(as_exact_as_stated),     cmocka_unit_test(infinities_and_nans),
-        cmocka_unit_test(zeros_and_extremes),     cmocka_unit_test(columns_alike),
+        cmocka_unit_test(windows_are_packed_by_taps),
+        cmocka_unit_test(every_small_edge_shape),
+        cmocka_unit_test(sixteen_rows),
+        cmocka_unit_test(random_larger_shapes),
+        cmocka_unit_test(bits_do_not_depend_on_the_cut),
+        cmocka_unit_test(as_exact_as_stated),
+        cmocka_unit_test(infinities_and_nans),
+        cmocka_unit_test(zeros_and_extremes),
+        cmocka_unit_test(columns_alike),
     };
     return cmocka_run_group_tests_name("paired", tests, NULL, NULL);
 }
