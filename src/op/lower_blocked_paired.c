@@ -24,13 +24,27 @@ static bool worth(const op_lower *c, const cpu_gemm_args *g)
            g->k >= 48 && g->n * g->k >= 9000;
 }
 
+/* Of the rows of taps, over all rows of the output, so many in ten lie on the image: sums in place
+ * leave out the others. */
+static int64_t tenths_on_image(const op_window *w)
+{
+    int64_t on = 0;
+    for (int64_t r = 0; r < w->out[0]; r++)
+        for (int64_t k = 0; k < w->kernel[0]; k++) {
+            int64_t row = r * w->stride[0] + k * w->dilation[0] - w->pad_begin[0];
+            on += row >= 0 && row < w->in[0];
+        }
+    return 10 * on / (w->out[0] * w->kernel[0]);
+}
+
 /* … also what lies under several taps, or some of the pixels, which is copied first. It should not
  * come back from memory, nor be the most of what a small model needs. */
 static bool worth_copying(const op_conv *conv, const cpu_gemm_args *g)
 {
     enum { MOST = 8 << 20 };
     return conv->c % OP_BLOCK == 0 && conv->w.taps <= CPU_PAIRED_TAPS && g->n >= 96 &&
-           g->k >= 128 && (size_t)(g->m * g->k) <= MOST / sizeof(float);
+           g->k >= 128 && (size_t)(g->m * g->k) <= MOST / sizeof(float) &&
+           tenths_on_image(&conv->w) >= 8;
 }
 
 /* Is every pixel of the input one of the output? */
