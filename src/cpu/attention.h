@@ -55,6 +55,20 @@ typedef struct cpu_attention_args {
     int64_t block_keys; /* keys of a block, with paired terms */
 } cpu_attention_args;
 
+/* The same at this moment: what follows from the length of caches is in `now`, where there is one.
+ */
+static inline const cpu_attention_args *cpu_attention_now(const cpu_attention_args *p,
+                                                          cpu_attention_args *now)
+{
+    if (!p->length)
+        return p;
+    *now = *p;
+    int64_t held = *p->length < 0 ? 0 : *p->length;
+    now->keys = held < p->keys - p->queries ? held + p->queries : p->keys;
+    now->causal_offset = now->keys - p->queries;
+    return now;
+}
+
 /* New keys and values go behind the *length that the caches hold. Tile t: head t of all batches. */
 typedef struct cpu_cache_args {
     const float *k, *v;
@@ -70,7 +84,7 @@ void cpu_cache_append(const void *args, uint32_t begin, uint32_t end);
 /* Tile t: group t % blocks of query blocks of head t / blocks (heads of all batches in order). */
 CPU_DECLARE(cpu_attention_f32);
 /* The same with paired terms, within 2^-20 or so of a value's column (docs/kernels.md): for dense
- * queries only, without mask, window, softcap or cache, and a positive scale; causal_offset ≥ 0. */
+ * queries only, without mask, window or softcap, and a positive scale; causal_offset ≥ 0. */
 CPU_DECLARE(cpu_attention_paired_f32);
 
 #endif

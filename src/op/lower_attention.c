@@ -228,6 +228,7 @@ tacit_status op_lower_cached_attention(op_lower *c)
     plan.keys = c->in[CACHE_K].type.shape.dims[2];
     memcpy(plan.k_stride, c->in[CACHE_K].strides, sizeof plan.k_stride);
     memcpy(plan.v_stride, c->in[CACHE_V].strides, sizeof plan.v_stride);
+    set_paired(c, &plan);
     TRY(emit(c, &plan, CACHE_K));
     if (c->thunks.count < 2)
         return TACIT_OK;

@@ -190,6 +190,30 @@ static void random_problems(void **state)
     }
 }
 
+/* Caches that hold some keys, none, or as many as there is room for; what lies behind those is not
+ * read. */
+static void caches(void **state)
+{
+    (void)state;
+    const int64_t room = 200, queries = 40, lengths[] = {0, 1, 63, 160};
+    rng r = rng_seed(14);
+    FOR_EACH_ISA(isa)
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        problem t = simple(&r, queries, room, 32, 48);
+        t.p.block_keys = 64;
+        t.p.causal = true;
+        t.p.length = &lengths[i];
+        for (int64_t j = lengths[i] + queries; j < room; j++)
+            t.k[j * t.p.k_stride[2]] = t.v[j * t.p.v_stride[2]] = NAN;
+        run(&t, isa);
+        t.p.length = NULL;
+        t.p.keys = lengths[i] + queries;
+        t.p.causal_offset = lengths[i];
+        check(&t, "cache");
+        end(&t);
+    }
+}
+
 /* As many queries as fill their vectors, or nearly; keys as few as one. What lies behind the last
  * key is not read. */
 static void keys_as_rows(void **state)
@@ -571,6 +595,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_problems),
+        cmocka_unit_test(caches),
         cmocka_unit_test(keys_as_rows),
         cmocka_unit_test(keys_as_rows_given_up),
         cmocka_unit_test(as_exact_as_stated),
