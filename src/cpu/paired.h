@@ -43,7 +43,8 @@ typedef struct cpu_paired_right_args {
     int64_t n, k, b_row, b_col, kc;
     int64_t k_begin, k_end;
     /* More than one: B is the weights of a window, columns of runs of channels with so many taps to
-     * each (b_row is 1). The rows that are packed are the taps of a run one after the other. */
+     * each (b_row is 1). The rows that are packed are the taps of a run one after the other, in
+     * one go (CPU_PAIRED_BOTH). */
     int64_t taps;
     /* CPU_PAIRED_COPY: only the rows from k_begin to k_end, both within a block, are copied;
      * CPU_PAIRED_SCALE: the blocks have been copied. */
