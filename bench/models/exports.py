@@ -86,7 +86,7 @@ def networks():
         "dpt": lambda: (hf.DPTForDepthEstimation(hf.DPTConfig(
             hidden_size=384, num_attention_heads=6, intermediate_size=1536, backbone_out_indices=[0, 1, 2, 3],
             neck_hidden_sizes=[48, 96, 192, 384], **layers)), (picture(384),), lambda out: out.predicted_depth),
-        "mobilevit": lambda: (hf.MobileViTModel(hf.MobileViTConfig()), (picture(256),), hidden),
+        "mobilevit": lambda: (hf.MobileViTModel(hf.MobileViTConfig(initializer_range=0.1)), (picture(256),), hidden),
         "poolformer": lambda: (hf.PoolFormerModel(hf.PoolFormerConfig()), (picture(),), hidden),
         "segformer": lambda: (hf.SegformerForSemanticSegmentation(hf.SegformerConfig()), (picture(256),), logits),
         "swin-v2": lambda: (hf.Swinv2Model(hf.Swinv2Config(depths=[2, 2, 2, 2])), (picture(),), hidden),
