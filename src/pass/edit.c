@@ -336,10 +336,20 @@ static tacit_status refuse(pass_edit *e, pass_fusion *f, ir_node *made, const ch
     return TACIT_OK;
 }
 
+/* Would it read what it swallows? relu(x)² is no gated activation: its gate is inside. */
+static bool reads_itself(const pass_fusion *f)
+{
+    for (uint32_t i = 0; i < f->n_inputs; i++)
+        if (f->inputs[i] && f->inputs[i]->producer &&
+            pass_set_has(&f->nodes, f->inputs[i]->producer))
+            return true;
+    return false;
+}
+
 tacit_status pass_fuse(pass_edit *e, pass_fusion *f)
 {
     f->made = NULL;
-    if (f->nodes.overflow || !pass_has(e, f->op) ||
+    if (f->nodes.overflow || !pass_has(e, f->op) || reads_itself(f) ||
         !pass_set_closed(e, &f->nodes, f->root, f->n_outputs, f->outputs))
         return TACIT_OK;
     ir_node *made = raw_node(e, f->op, f->root->name, f->n_inputs, f->inputs, f->n_outputs);
