@@ -157,8 +157,8 @@ static tacit_status run_nodes(frame *f, arena *memory)
 {
     for (uint32_t i = 0; i < f->part->n_nodes; i++) {
         const ir_node *node = f->part->nodes[i];
-        if (f->env->stop && f->env->stop(f->env->stop_context))
-            return error_set(f->err, TACIT_ERR_INTERRUPTED, "interrupted at node '%s'", node->name);
+        if (f->env->begin)
+            f->env->begin(f->env->watch_context);
         if (!is_settled(f, node))
             TRY(run_node(f, i, memory));
         release_inputs(f, node);
@@ -268,10 +268,7 @@ tacit_status interp_run_subgraph(op_eval *c, const ir_graph *sub, uint32_t n_arg
                          "subgraph '%s' takes %u values and gives %u, but %u and %u are expected",
                          sub->name, sub->inputs.count, sub->outputs.count, n_args, n_results);
     interp_env *outer = c->runner;
-    interp_env env = {.step = hash_mix(c->step, ++outer->drawn),
-                      .stop = outer->stop,
-                      .stop_context = outer->stop_context,
-                      .eager = outer->eager};
+    interp_env env = {.step = hash_mix(c->step, ++outer->drawn), .eager = outer->eager};
     arena scratch;
     arena_init(&scratch, c->memory->allocator);
     const ir_tensor **given = ARENA_ARRAY(&scratch, sub->values.count + 1u, const ir_tensor *);

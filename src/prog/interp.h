@@ -12,10 +12,9 @@ typedef struct interp_env {
     /* Called for every value of the outermost graph after the node that made it. */
     void (*watch)(void *context, const ir_node *node, const ir_value *value,
                   const ir_tensor *tensor);
+    /* Called before every node of the outermost graph. */
+    void (*begin)(void *context);
     void *watch_context;
-    /* Asked before every node; true ends the run with TACIT_ERR_INTERRUPTED. */
-    bool (*stop)(void *context);
-    void *stop_context;
     struct eager_cache *eager; /* kernels where there are some; NULL: evaluators alone */
     const bool *fixed; /* by value id of the graph at work: the same contents in every run */
     uint64_t drawn;    /* subgraphs run so far: random ops in a loop's body must not repeat */
@@ -43,7 +42,8 @@ typedef struct interp_part {
 tacit_status interp_run_part(const interp_part *part, ir_tensor *outputs, arena *memory,
                              interp_env *env, tacit_error *err);
 
-/* For op_exec_env.run_graph; `runner` is the interp_env of the outer run (without its watch). */
+/* For op_exec_env.run_graph; `runner` is the interp_env of the outer run (without who watches it).
+ */
 tacit_status interp_run_subgraph(op_eval *c, const ir_graph *sub, uint32_t n_args,
                                  const ir_tensor *const *args, uint32_t n_results,
                                  ir_tensor *results);

@@ -150,8 +150,8 @@ static void watch_tail(void *context, const ir_node *node, const ir_value *value
         w->s->watch(w->s->watch_context, node, value, tensor);
 }
 
-/* Asked before every node: the moment to take the time of the one before. */
-static bool time_tail(void *context)
+/* Before every node: the moment to take the time of the one before. */
+static void time_tail(void *context)
 {
     tail_watch *w = context;
     uint64_t now = clock_ns();
@@ -162,7 +162,6 @@ static bool time_tail(void *context)
     }
     w->next++;
     w->start = now;
-    return false;
 }
 
 static const ir_tensor **gather_tail(prog_session *s)
@@ -196,10 +195,8 @@ static tacit_status run_tail(prog_session *s, tacit_error *err)
     tail_watch w = {.s = s};
     interp_env env = {
         .step = s->state.step, .watch = watch_tail, .watch_context = &w, .eager = s->eager};
-    if (s->profiling) {
-        env.stop = time_tail;
-        env.stop_context = &w;
-    }
+    if (s->profiling)
+        env.begin = time_tail;
     interp_part part = {.graph = p->graph,
                         .nodes = p->tail,
                         .n_nodes = p->n_tail,
@@ -208,7 +205,7 @@ static tacit_status run_tail(prog_session *s, tacit_error *err)
                         .n_wanted = p->n_tail_wanted};
     TRY(interp_run_part(&part, results, &s->tail_memory, &env, err));
     if (s->profiling && p->n_tail)
-        (void)time_tail(&w);
+        time_tail(&w);
     for (uint32_t i = 0, k = 0; i < p->graph->outputs.count; i++)
         if (p->output_in_tail[i])
             s->results[i] = results[k++];
