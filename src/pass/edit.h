@@ -28,6 +28,7 @@
     ROW(CELU, "", "Celu")                                                                          \
     ROW(CLIP, "", "Clip")                                                                          \
     ROW(CONCAT, "", "Concat")                                                                      \
+    ROW(CONCAT_FROM_SEQUENCE, "", "ConcatFromSequence")                                            \
     ROW(CONV, "", "Conv")                                                                          \
     ROW(COS, "", "Cos")                                                                            \
     ROW(COSH, "", "Cosh")                                                                          \
@@ -58,6 +59,7 @@
     ROW(LESS, "", "Less")                                                                          \
     ROW(LESS_EQUAL, "", "LessOrEqual")                                                             \
     ROW(LOG, "", "Log")                                                                            \
+    ROW(LOOP, "", "Loop")                                                                          \
     ROW(MATMUL, "", "MatMul")                                                                      \
     ROW(MATMUL_INTEGER, "", "MatMulInteger")                                                       \
     ROW(MATMUL_NBITS, "com.microsoft", "MatMulNBits")                                              \
@@ -81,6 +83,12 @@
     ROW(RMS_NORM, "", "RMSNormalization")                                                          \
     ROW(ROTARY, "", "RotaryEmbedding")                                                             \
     ROW(ROUND, "", "Round")                                                                        \
+    ROW(SEQUENCE_AT, "", "SequenceAt")                                                             \
+    ROW(SEQUENCE_CONSTRUCT, "", "SequenceConstruct")                                               \
+    ROW(SEQUENCE_EMPTY, "", "SequenceEmpty")                                                       \
+    ROW(SEQUENCE_ERASE, "", "SequenceErase")                                                       \
+    ROW(SEQUENCE_INSERT, "", "SequenceInsert")                                                     \
+    ROW(SEQUENCE_LENGTH, "", "SequenceLength")                                                     \
     ROW(SIGMOID, "", "Sigmoid")                                                                    \
     ROW(SIGN, "", "Sign")                                                                          \
     ROW(SIN, "", "Sin")                                                                            \
@@ -90,6 +98,7 @@
     ROW(SOFTPLUS, "", "Softplus")                                                                  \
     ROW(SOFTSIGN, "", "Softsign")                                                                  \
     ROW(SPLIT, "", "Split")                                                                        \
+    ROW(SPLIT_TO_SEQUENCE, "", "SplitToSequence")                                                  \
     ROW(SQRT, "", "Sqrt")                                                                          \
     ROW(SQUEEZE, "", "Squeeze")                                                                    \
     ROW(SUB, "", "Sub")                                                                            \
@@ -305,6 +314,8 @@ void pass_near_miss(pass_edit *e, ir_node *n, const char *format, ...) PRINTF_LI
 /* --- the passes --------------------------------------------------------------------------------
  */
 tacit_status pass_inline_if(pass_context *c);
+tacit_status pass_inline_loop(pass_context *c);
+tacit_status pass_open_sequences(pass_context *c);
 tacit_status pass_decompose(pass_context *c);
 tacit_status pass_unfold(pass_context *c);
 tacit_status pass_widen_halves(pass_context *c);

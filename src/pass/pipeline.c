@@ -15,6 +15,10 @@ enum {
 static const pass_def table[] = {
     {"inline-if", "the branch of an If whose condition is known takes its place", pass_inline_if, 0,
      true},
+    {"inline-loop", "a Loop with a few rounds, all known, is written out", pass_inline_loop, 0,
+     false},
+    {"open-sequences", "what was put into a sequence and is taken out again goes past it",
+     pass_open_sequences, 0, false},
     {"decompose", "ops without an evaluator of their own become simpler ones", pass_decompose, 0,
      true},
     {"widen-halves", "what is computed in f16 or bf16 is computed in f32, and rounded at the end",
