@@ -27,7 +27,8 @@ static void matrix_strides(const op_operand *o, const ir_shape *batch, bool left
 }
 
 /* Axes of one product are dropped; rows of several products with the same right side become rows
- * of one; axes that all operands walk evenly become one. */
+ * of one (how far it is from an only row to the next says nothing: a transposed [n, 1, k] may have
+ * anything there); axes that all operands walk evenly become one. */
 static bool fold_batch(op_product *p, int32_t rank, const int64_t *dims,
                        int64_t steps[3][IR_MAX_RANK])
 {
@@ -37,6 +38,8 @@ static bool fold_batch(op_product *p, int32_t rank, const int64_t *dims,
     for (int32_t d = rank; d-- > 0;) {
         if (dims[d] == 1)
             continue;
+        if (n == 0 && g->m == 1 && steps[0][d] > 0)
+            g->a_row = steps[0][d];
         bool rows = n == 0 && steps[1][d] == 0 && steps[0][d] == g->m * g->a_row &&
                     steps[2][d] == g->m * g->c_row;
         if (rows) {

@@ -64,7 +64,8 @@ static double elements(uint32_t n, ir_value *const *values)
 static bool takes_long(const pass_edit *e, const ir_node *n)
 {
     static const pass_op linear[] = {PASS_CONCAT,      PASS_GATHER,     PASS_PAD,  PASS_REDUCE_MAX,
-                                     PASS_REDUCE_MEAN, PASS_REDUCE_SUM, PASS_CAST, PASS_DEQUANTIZE};
+                                     PASS_REDUCE_MEAN, PASS_REDUCE_SUM, PASS_CAST, PASS_DEQUANTIZE,
+                                     PASS_BATCH_NORM,  PASS_LAYER_NORM};
     if (n->op->flags & OP_ELEMENTWISE || n->op->alias)
         return false;
     for (size_t i = 0; i < sizeof linear / sizeof *linear; i++)
@@ -158,6 +159,7 @@ static tacit_status compute(pass_edit *e, ir_node *n, size_t bytes)
         if (n->outputs[k])
             n->outputs[k]->constant = &out[k];
     pass_become_constants(e, n);
+    *e->c->fold_left -= bytes; /* what was not folded took nothing of it */
     e->c->rewrites++;
     return TACIT_OK;
 }
@@ -184,7 +186,6 @@ static tacit_status fold(pass_edit *e, ir_node *n)
         pass_near_miss(e, n, "not folded: %zu bytes are over what is left of the budget", bytes);
         return TACIT_OK;
     }
-    *e->c->fold_left -= bytes;
     return compute(e, n, bytes);
 }
 

@@ -487,6 +487,76 @@ static void watching_and_profiling(void **state)
     tacit_model_free(m);
 }
 
+/* Does a view of the compiled model say so? */
+static bool says(tacit_model *m, tacit_view_kind kind, const char *what)
+{
+    tacit_program *p = NULL;
+    char *text = NULL;
+    OK(tacit_compile(m, NULL, &p, &err));
+    OK(tacit_program_view(p, kind, TACIT_FORMAT_TEXT, NULL, &text, &err));
+    bool found = strstr(text, what) != NULL;
+    tacit_text_free(text);
+    tacit_program_free(p);
+    return found;
+}
+
+/* [n, 1, k] has n rows for a product, whatever lies between an only row and the next: PyTorch's
+ * attention puts the batch in the middle. */
+static void rows_of_a_turned_batch_are_one_product(void **state)
+{
+    (void)state;
+    static float w[40 * 33];
+    tacit_builder *b = begin();
+    tacit_value x = input(b, "x", 3, (int64_t[]){1, 37, 40});
+    tacit_value c = tacit_builder_constant(b, "w", TACIT_F32, 2, (int64_t[]){40, 33}, w);
+    tacit_value turned = node1(b, "Transpose", x);
+    tacit_builder_attr_ints(b, "perm", 3, (int64_t[]){1, 0, 2});
+    tacit_builder_output(b, "y", node2(b, "MatMul", turned, c));
+    tacit_model *m = finish(b);
+    assert_true(says(m, TACIT_VIEW_EXPLAIN, "37x33x40"));
+    tacit_model_free(m);
+}
+
+/* Weights that are standardised in the graph: done once, though they are large. */
+static void large_weights_are_standardised_once(void **state)
+{
+    (void)state;
+    enum { CHANNELS = 2048, EACH = 1024 };
+    static float w[CHANNELS * EACH], ones[CHANNELS], zeros[CHANNELS], x[CHANNELS * EACH];
+    static float y[CHANNELS * EACH];
+    int64_t shape[] = {1, CHANNELS, EACH}, channels = CHANNELS;
+    for (size_t i = 0; i < CHANNELS * EACH; i++)
+        w[i] = i % 2 ? 3 : 7; /* 5 ± 2 */
+    for (size_t i = 0; i < CHANNELS; i++)
+        ones[i] = 1;
+    tacit_builder *b = begin();
+    tacit_value in[] = {tacit_builder_constant(b, "w", TACIT_F32, 3, shape, w),
+                        tacit_builder_constant(b, "scale", TACIT_F32, 1, &channels, ones),
+                        tacit_builder_constant(b, "shift", TACIT_F32, 1, &channels, zeros),
+                        tacit_builder_constant(b, "mean", TACIT_F32, 1, &channels, zeros),
+                        tacit_builder_constant(b, "variance", TACIT_F32, 1, &channels, ones)};
+    tacit_value out[3];
+    tacit_value standard = tacit_builder_node(b, "BatchNormalization", 5, in, 3, out);
+    tacit_builder_attr_int(b, "training_mode", 1);
+    tacit_builder_output(b, "y", node2(b, "Add", input(b, "x", 3, shape), standard));
+    tacit_model *m = finish(b);
+    assert_false(says(m, TACIT_VIEW_PROGRAM, "BatchNormalization"));
+    tacit_program *p = NULL;
+    tacit_session *s = NULL;
+    OK(tacit_compile(m, NULL, &p, &err));
+    OK(tacit_session_create(p, &s, &err));
+    tacit_tensor given = {
+        .dtype = TACIT_F32, .rank = 3, .dims = {1, CHANNELS, EACH}, .data = x, .bytes = sizeof x};
+    tacit_tensor got = given;
+    got.data = y;
+    OK(tacit_run(s, &given, 1, &got, 1, &err));
+    for (size_t i = 0; i < CHANNELS * EACH; i++)
+        assert_float_equal(y[i], (i % 2 ? -1.0f : 1.0f), 1e-5);
+    tacit_session_free(s);
+    tacit_program_free(p);
+    tacit_model_free(m);
+}
+
 static void views_are_readable(void **state)
 {
     (void)state;
@@ -528,6 +598,8 @@ int main(void)
         cmocka_unit_test(inputs_given_again),
         cmocka_unit_test(bad_indices_are_reported),
         cmocka_unit_test(watching_and_profiling),
+        cmocka_unit_test(rows_of_a_turned_batch_are_one_product),
+        cmocka_unit_test(large_weights_are_standardised_once),
         cmocka_unit_test(views_are_readable),
     };
     return cmocka_run_group_tests_name("running", tests, NULL, NULL);
