@@ -53,6 +53,11 @@ def networks():
         return lambda: (make(weights=None, weights_backbone=None), ([torch.rand(3, 320, 320)],),
                         lambda out: (out[0]["boxes"], out[0]["scores"], out[0]["labels"]))
 
+    def patches():  # whose head is zero before it is trained
+        network = vision.vit_b_16(weights=None)
+        torch.nn.init.normal_(network.heads.head.weight, std=0.02)
+        return network, (picture(),), None
+
     gated = dict(intermediate_size=1376, num_key_value_heads=2, use_cache=False)
     layers = dict(num_hidden_layers=4)
     found = {
@@ -74,6 +79,17 @@ def networks():
                           use_cache=False),
         "phi": language(hf.PhiForCausalLM, hf.PhiConfig, intermediate_size=1376, use_cache=False),
         "qwen3": language(hf.Qwen3ForCausalLM, hf.Qwen3Config, head_dim=64, **gated),
+        "mistral": language(hf.MistralForCausalLM, hf.MistralConfig, **gated),
+        "rwkv": language(hf.RwkvForCausalLM, hf.RwkvConfig, attention_hidden_size=512, use_cache=False),
+        "modernbert": encoder(hf.ModernBertModel, hf.ModernBertConfig, hidden_size=384, num_attention_heads=6,
+                              intermediate_size=576, pad_token_id=0, bos_token_id=1, cls_token_id=1, eos_token_id=2,
+                              sep_token_id=2, **layers),
+        "bart": encoder(hf.BartModel, hf.BartConfig, 64, d_model=512, encoder_layers=3, decoder_layers=3,
+                        encoder_ffn_dim=2048, decoder_ffn_dim=2048, encoder_attention_heads=8,
+                        decoder_attention_heads=8, use_cache=False),
+        "whisper-encoder": lambda: (hf.WhisperModel(hf.WhisperConfig(d_model=384, encoder_layers=2, decoder_layers=1,
+                                                                     encoder_attention_heads=6)).encoder,
+                                    (torch.randn(1, 80, 3000),), hidden),
         "hubert": lambda: (hf.HubertModel(hf.HubertConfig(num_hidden_layers=1)), (torch.randn(1, 16000),), hidden),
         "wav2vec2": lambda: (hf.Wav2Vec2Model(hf.Wav2Vec2Config(num_hidden_layers=2)), (torch.randn(1, 16000),),
                              hidden),
@@ -90,7 +106,17 @@ def networks():
         "poolformer": lambda: (hf.PoolFormerModel(hf.PoolFormerConfig()), (picture(),), hidden),
         "segformer": lambda: (hf.SegformerForSemanticSegmentation(hf.SegformerConfig()), (picture(256),), logits),
         "swin-v2": lambda: (hf.Swinv2Model(hf.Swinv2Config(depths=[2, 2, 2, 2])), (picture(),), hidden),
+        "vit-b-16": patches,
         "vit": lambda: (hf.ViTModel(hf.ViTConfig(**layers)), (picture(),), hidden),
+        "bit": lambda: (hf.BitModel(hf.BitConfig(depths=[2, 2, 2, 2])), (picture(),), hidden),
+        "convnext-v2": lambda: (hf.ConvNextV2Model(hf.ConvNextV2Config(depths=[1, 1, 3, 1])), (picture(),), hidden),
+        "detr": lambda: (hf.DetrForObjectDetection(hf.DetrConfig(
+            use_timm_backbone=False, use_pretrained_backbone=False, backbone=None,
+            backbone_config=hf.ResNetConfig(out_features=["stage4"]), encoder_layers=2, decoder_layers=2)),
+            (picture(320),), lambda out: (out.logits, out.pred_boxes)),
+        "sam-vision": lambda: (hf.SamVisionModel(hf.SamVisionConfig(
+            num_hidden_layers=2, image_size=256, hidden_size=192, num_attention_heads=3, global_attn_indexes=[1],
+            output_channels=64)), (picture(256),), hidden),
         "inception-v3": classifier("inception_v3", 299, aux_logits=False, init_weights=False),
         "googlenet": classifier("googlenet", aux_logits=False, init_weights=False),
         "r3d-18": lambda: (vision.video.r3d_18(weights=None), (torch.randn(1, 3, 8, 112, 112),), None),
@@ -99,7 +125,7 @@ def networks():
     }
     for name in ("convnext_tiny densenet169 efficientnet_b0 efficientnet_v2_s maxvit_t mnasnet1_0 "
                  "mobilenet_v3_large mobilenet_v3_small regnet_x_400mf regnet_y_400mf resnet18 "
-                 "resnext50_32x4d shufflenet_v2_x1_0 swin_t").split():
+                 "resnext50_32x4d shufflenet_v2_x1_0 swin_t vgg11_bn wide_resnet50_2").split():
         found[name.replace("_", "-")] = classifier(name)
     for name in ("deeplabv3_mobilenet_v3_large", "fcn_resnet50", "lraspp_mobilenet_v3_large"):
         found[name.replace("_", "-")] = segmenter(name)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Ops that only know how to be spelled by simpler ones, and those whose spelling runs on kernels
  * while they themselves do not. */
+#include <string.h>
+
 #include "pass/edit.h"
 
 enum { DEPTH_MOST = 16 }; /* a decomposition that yields itself again must end */
@@ -53,12 +55,20 @@ static bool gives_strings(const ir_node *n)
     return n->n_outputs && n->outputs[0] && n->outputs[0]->type.dtype == TACIT_STRING;
 }
 
-/* No kernel, but a spelling that has them: vendors' fused ops, norms over groups, classes told by
- * strings. The patterns of later stages then put together what belongs together. */
-static bool better_spelled_out(const ir_node *n)
+static const char no_spelling[] = "this form has no spelling: the evaluator runs it";
+
+static bool was_tried(const ir_node *n)
+{
+    for (const ir_note *note = n->notes; note; note = note->next)
+        if (strcmp(note->text, no_spelling) == 0)
+            return true;
+    return false;
+}
+
+bool pass_unfolds(const ir_node *n)
 {
     if (!n->type || !n->op || !n->op->decompose || !n->op->eval ||
-        (n->op->lower && !gives_strings(n)))
+        (n->op->lower && !gives_strings(n)) || was_tried(n))
         return false;
     for (uint32_t k = 0; k < n->n_inputs; k++)
         if (n->inputs[k] && !ir_type_is_static(&n->inputs[k]->type))
@@ -77,10 +87,13 @@ tacit_status pass_unfold(pass_context *c)
 {
     ir_graph *g = c->graph;
     for (uint32_t i = 0, n = g->nodes.count; i < n; i++)
-        if (better_spelled_out(g->nodes.data[i])) {
-            tacit_status status = spell_out(c, g, g->nodes.data[i]);
-            if (status == TACIT_ERR_UNSUPPORTED)
-                continue; /* this form has no spelling: the evaluator runs it */
+        if (pass_unfolds(g->nodes.data[i])) {
+            ir_node *node = g->nodes.data[i];
+            tacit_status status = spell_out(c, g, node);
+            if (status == TACIT_ERR_UNSUPPORTED) {
+                ir_node_note(g, node, c->name, "%s", no_spelling);
+                continue;
+            }
             TRY(status);
             c->rewrites++;
         }

@@ -231,6 +231,10 @@ static inline bool pass_half(const ir_value *v) /* a tensor of half precision */
     return v && v->type.kind == IR_TENSOR &&
            (v->type.dtype == TACIT_F16 || v->type.dtype == TACIT_BF16);
 }
+/* Will the pass unfold spell it out? No kernel, but a spelling that has them: vendors' fused ops,
+ * norms over groups, classes told by strings. The patterns of later stages then put together what
+ * belongs together. */
+bool pass_unfolds(const ir_node *n);
 /* Does the model compute `n` in half precision, and we in f32? */
 bool pass_was_half(const ir_node *n);
 /* Is `n` a Cast of known halves to f32 that only products and convolutions read, as weights? */

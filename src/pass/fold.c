@@ -90,6 +90,8 @@ static bool worth_it(pass_edit *e, ir_node *n, size_t bytes)
         return false;
     if (bytes <= SMALL)
         return true;
+    if (pass_unfolds(n)) /* its spelling is folded by kernels in the next round */
+        return false;
     if (pass_is(e, n, PASS_DEQUANTIZE)) /* the quantised form is what kernels want to read */
         return false;
     if (pass_late(e, bytes) &&

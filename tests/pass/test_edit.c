@@ -180,8 +180,8 @@ static void lists_are_kept_without_one(void **state)
     end(&w);
 }
 
-/* The pass asks for lists, inlines all branches that there are, and asks once more to see that there
- * is none left: then they are those of the graph as it is. */
+/* The pass asks for lists, inlines all branches that there are, and asks once more to see that
+ * there is none left: then they are those of the graph as it is. */
 static void two_branches_are_inlined_by_one_pass(void **state)
 {
     (void)state;
