@@ -188,7 +188,8 @@ static tacit_status read_sequence(pass_edit *e, const ir_node *n, ir_value **out
     if (!length)
         return position(n->inputs[1], s.count, false, 0, &at) ? take(e, n, &s.data[at], out)
                                                               : TACIT_OK;
-    *out = ir_constant_i64(e->g, NULL, 0, 1, &(int64_t){s.count});
+    at = s.count;
+    *out = ir_constant_i64(e->g, NULL, 0, 1, &at);
     return *out ? TACIT_OK : error_memory(e->c->err, "the length of a sequence");
 }
 
