@@ -122,7 +122,7 @@ static bool known_true(const ir_value *v)
 static bool goes_on(const pass_edit *e, const ir_node *n, const ir_graph *body)
 {
     const ir_value *v = body->outputs.data[0];
-    while (pass_is(e, v->producer, PASS_IDENTITY))
+    while (pass_is(e, v->producer, PASS_IDENTITY) && v->producer->inputs[0])
         v = v->producer->inputs[0];
     if (v == body->inputs.data[1] || known_true(v))
         return true;

@@ -113,7 +113,7 @@ static bool list(const pass_edit *e, const ir_value *seq, items *out)
     for (; pass_is(e, n, PASS_SEQUENCE_INSERT) || pass_is(e, n, PASS_SEQUENCE_ERASE) ||
            pass_is(e, n, PASS_IDENTITY);
          n = n->inputs[0]->producer) {
-        if (steps == STEPS)
+        if (steps == STEPS || !n->inputs[0])
             return false;
         changes[steps++] = n;
     }
@@ -186,8 +186,9 @@ static tacit_status read_sequence(pass_edit *e, const ir_node *n, ir_value **out
     if (whole)
         return s.count ? join(e, n, &s, out) : TACIT_OK;
     if (!length)
-        return position(n->inputs[1], s.count, false, 0, &at) ? take(e, n, &s.data[at], out)
-                                                              : TACIT_OK;
+        return n->inputs[1] && position(n->inputs[1], s.count, false, 0, &at)
+                   ? take(e, n, &s.data[at], out)
+                   : TACIT_OK;
     at = s.count;
     *out = ir_constant_i64(e->g, NULL, 0, 1, &at);
     return *out ? TACIT_OK : error_memory(e->c->err, "the length of a sequence");
