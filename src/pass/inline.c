@@ -122,7 +122,9 @@ static bool known_true(const ir_value *v)
 static bool goes_on(const pass_edit *e, const ir_node *n, const ir_graph *body)
 {
     const ir_value *v = body->outputs.data[0];
-    while (pass_is(e, v->producer, PASS_IDENTITY) && v->producer->inputs[0])
+    for (uint32_t i = 0;
+         i < body->nodes.count && pass_is(e, v->producer, PASS_IDENTITY) && v->producer->inputs[0];
+         i++)
         v = v->producer->inputs[0];
     if (v == body->inputs.data[1] || known_true(v))
         return true;
@@ -140,8 +142,9 @@ enum { MOST_ROUNDS = 16, MOST_NODES = 512 };
 static ir_graph *short_body(const pass_edit *e, const ir_node *n, uint32_t *rounds)
 {
     double count;
-    if (!pass_is(e, n, PASS_LOOP) || !pass_scalar(n->inputs[0], &count) || !(count >= 0) ||
-        count > MOST_ROUNDS || (n->inputs[1] && !known_true(n->inputs[1])))
+    if (!pass_is(e, n, PASS_LOOP) || n->n_explicit < ROUNDS_AND_CONDITION ||
+        !pass_scalar(n->inputs[0], &count) || !(count >= 0) || count > MOST_ROUNDS ||
+        (n->inputs[1] && !known_true(n->inputs[1])))
         return NULL;
     ir_graph *body = ir_attr_graph(n, "body");
     uint32_t carried = n->n_explicit - ROUNDS_AND_CONDITION;
@@ -149,6 +152,9 @@ static ir_graph *short_body(const pass_edit *e, const ir_node *n, uint32_t *roun
         body->outputs.count != carried + CONDITION || n->n_outputs > carried ||
         count * body->nodes.count > MOST_NODES || !goes_on(e, n, body))
         return NULL;
+    for (uint32_t k = 0; k < carried; k++)
+        if (!n->inputs[ROUNDS_AND_CONDITION + k])
+            return NULL;
     *rounds = (uint32_t)count;
     return body;
 }
