@@ -26,10 +26,10 @@ static bool is_tensor(const ir_value *v)
 /* A position in [-n, n); `end` allows n itself. Not given: `fallback`. */
 static bool position(const ir_value *v, int64_t n, bool end, int64_t fallback, int64_t *out)
 {
-    double x = (double)fallback;
-    if (v && !pass_scalar(v, &x))
+    uint32_t count;
+    *out = fallback;
+    if (v && (!pass_ints(v, out, 1, &count) || count != 1))
         return false;
-    *out = (int64_t)x;
     if (*out < -n || *out >= n + end)
         return false;
     *out += *out < 0 ? n : 0;

@@ -143,18 +143,23 @@ static ir_graph *repeat_graph(arena *a, int64_t times)
     return g;
 }
 
-static void subgraphs_see_captures(void **state)
+static void run_repeat(interp_env *env)
 {
-    (void)state;
     arena a;
     arena_init(&a, NULL);
     tacit_error err = {0};
     ir_graph *g = repeat_graph(&a, 5);
     ir_tensor in[] = {f32_view((float[]){1, 2}, 2), f32_view((float[]){0.5f, 10}, 2)}, out;
-    assert_int_equal(interp_run(g, (const ir_tensor *[]){&in[0], &in[1]}, &out, &a, 0, &err),
+    assert_int_equal(interp_run_env(g, (const ir_tensor *[]){&in[0], &in[1]}, &out, &a, env, &err),
                      TACIT_OK);
     assert_memory_equal(out.data, ((float[]){3.5f, 52}), 8);
     arena_free(&a);
+}
+
+static void subgraphs_see_captures(void **state)
+{
+    (void)state;
+    run_repeat(&(interp_env){0});
 }
 
 typedef struct watcher {
@@ -202,18 +207,10 @@ static void watching(void **state)
 static void subgraphs_are_not_watched(void **state)
 {
     (void)state;
-    arena a;
-    arena_init(&a, NULL);
-    tacit_error err = {0};
-    ir_graph *g = repeat_graph(&a, 5);
-    ir_tensor in[] = {f32_view((float[]){1, 2}, 2), f32_view((float[]){0.5f, 10}, 2)}, out;
     watcher w = {0};
-    interp_env env = {.watch = watch, .begin = begin, .watch_context = &w};
-    assert_int_equal(interp_run_env(g, (const ir_tensor *[]){&in[0], &in[1]}, &out, &a, &env, &err),
-                     TACIT_OK);
+    run_repeat(&(interp_env){.watch = watch, .begin = begin, .watch_context = &w});
     assert_int_equal(w.values, 1);
     assert_int_equal(w.begun, 1);
-    arena_free(&a);
 }
 
 int main(void)
