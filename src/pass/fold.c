@@ -23,6 +23,29 @@ static bool inputs_known(const ir_node *n)
     return true;
 }
 
+/* Is the value a view of constants, through a few operators? */
+enum { VIEWS = 4 };
+static bool views_known(const ir_value *v, int depth)
+{
+    const ir_node *n = v->producer;
+    if (!n || !n->op || !n->op->alias || !n->op->eval || n->op->flags & (OP_RANDOM | OP_CONTROL) ||
+        depth == 0 || !pass_static(v))
+        return false;
+    for (uint32_t k = 0; k < n->n_inputs; k++)
+        if (n->inputs[k] && !ir_value_known(n->inputs[k]) && !views_known(n->inputs[k], depth - 1))
+            return false;
+    return true;
+}
+
+/* Views of weights are left alone, but what is made of nothing but them is a constant as well. */
+static bool inputs_settled(const ir_node *n)
+{
+    for (uint32_t k = 0; k < n->n_inputs; k++)
+        if (n->inputs[k] && !ir_value_known(n->inputs[k]) && !views_known(n->inputs[k], VIEWS))
+            return false;
+    return true;
+}
+
 /* All outputs wanted are plain static tensors; *bytes is what they take, *known whether inference
  * has computed them already. */
 static bool foldable_outputs(const ir_node *n, size_t *bytes, bool *known)
@@ -46,6 +69,16 @@ static bool read_elementwise_only(const pass_edit *e, const ir_value *v)
 {
     for (const pass_use *u = pass_first_use(e, v); u; u = pass_next_use(e, u))
         if (!u->node || !u->node->op || !(u->node->op->flags & OP_ELEMENTWISE))
+            return false;
+    return true;
+}
+
+/* Would a view be copied in every run, since no reader's kernel takes it as it lies? */
+static bool read_dense_only(const pass_edit *e, const ir_value *v)
+{
+    for (const pass_use *u = pass_first_use(e, v); u; u = pass_next_use(e, u))
+        if (!u->node || !u->node->op || !u->node->op->lower || u->node->op->accepts ||
+            u->node->op->alias)
             return false;
     return true;
 }
@@ -97,11 +130,10 @@ static bool worth_it(pass_edit *e, ir_node *n, size_t bytes)
     if (pass_late(e, bytes) &&
         pass_widens_weight(e, n)) /* they are packed as they are, or widened then */
         return false;
-    /* A mask cut out of a table is worth its copy, as its pattern is looked for; weights are not.
-     */
-    if (n->op->alias && !read_elementwise_only(e, n->outputs[0]))
-        return false;
-    return true;
+    /* A mask cut out of a table is worth its copy, as its pattern is looked for; weights are not
+     * (those of recurrent layers must be constants for their kernel). */
+    bool copied = pass_is(e, n, PASS_TRANSPOSE) && read_dense_only(e, n->outputs[0]);
+    return !n->op->alias || copied || read_elementwise_only(e, n->outputs[0]);
 }
 
 /* The same bytes under another shape. */
@@ -119,10 +151,11 @@ static tacit_status relabel(pass_edit *e, ir_node *n)
 }
 
 /* By the evaluator. What fails will say so when it is run, if it ever is. */
-static tacit_status evaluate(pass_edit *e, ir_node *n, const ir_tensor *const *in, ir_tensor *out)
+static tacit_status evaluate(pass_edit *e, ir_node *n, const ir_tensor *const *in, ir_tensor *out,
+                             arena *memory)
 {
     tacit_error why = {0};
-    op_exec_env env = {.memory = e->g->memory};
+    op_exec_env env = {.memory = memory};
     if (takes_long(e, n)) {
         pass_near_miss(e, n, "not folded: the reference would take too long");
         return TACIT_ERR_UNSUPPORTED;
@@ -133,20 +166,49 @@ static tacit_status evaluate(pass_edit *e, ir_node *n, const ir_tensor *const *i
     return status;
 }
 
+static tacit_status gather_inputs(pass_edit *e, const ir_node *n, const ir_tensor ***in);
+
+/* A view of constants, copied for as long as the pass runs. */
+static tacit_status copy_view(pass_edit *e, const ir_value *v, const ir_tensor **copy)
+{
+    ir_node *n = v->producer;
+    const ir_tensor **in;
+    ir_tensor *out = ARENA_ARRAY(e->c->scratch, n->n_outputs + 1u, ir_tensor);
+    if (!out)
+        return TACIT_ERR_MEMORY;
+    TRY(gather_inputs(e, n, &in));
+    TRY(evaluate(e, n, in, out, e->c->scratch));
+    *copy = &out[v->output_index];
+    return TACIT_OK;
+}
+
+/* What the inputs of a node hold, which are constants or views of them. */
+static tacit_status gather_inputs(pass_edit *e, const ir_node *n, const ir_tensor ***in)
+{
+    *in = ARENA_ARRAY(e->c->scratch, n->n_inputs + 1u, const ir_tensor *);
+    if (!*in)
+        return TACIT_ERR_MEMORY;
+    for (uint32_t k = 0; k < n->n_inputs; k++) {
+        (*in)[k] = ir_value_known(n->inputs[k]);
+        if (n->inputs[k] && !(*in)[k])
+            TRY(copy_view(e, n->inputs[k], &(*in)[k]));
+    }
+    return TACIT_OK;
+}
+
 static tacit_status compute(pass_edit *e, ir_node *n, size_t bytes)
 {
-    const ir_tensor **in = ARENA_ARRAY(e->c->scratch, n->n_inputs + 1u, const ir_tensor *);
+    const ir_tensor **in;
     ir_tensor *out = ARENA_ARRAY(e->g->memory, n->n_outputs + 1u, ir_tensor);
-    if (!in || !out)
-        return error_memory(e->c->err, "folding constants");
-    for (uint32_t k = 0; k < n->n_inputs; k++)
-        in[k] = ir_value_known(n->inputs[k]);
+    tacit_status status = out ? gather_inputs(e, n, &in) : TACIT_ERR_MEMORY;
     tacit_error why = {0};
-    tacit_status status = OP_LOWER_NO_KERNEL;
-    if (bytes > SMALL)
-        status = op_run_kernels(e->g, n, in, out, e->g->memory, &why);
+    if (status == TACIT_OK)
+        status = bytes > SMALL ? op_run_kernels(e->g, n, in, out, e->g->memory, &why)
+                               : OP_LOWER_NO_KERNEL;
+    else if (status != TACIT_ERR_MEMORY)
+        return TACIT_OK;
     if (status != TACIT_OK && status != TACIT_ERR_MEMORY)
-        status = evaluate(e, n, in, out);
+        status = evaluate(e, n, in, out, e->g->memory);
     if (status == TACIT_ERR_MEMORY)
         return error_memory(e->c->err, "folding constants");
     if (status != TACIT_OK)
@@ -178,7 +240,7 @@ static tacit_status fold(pass_edit *e, ir_node *n)
         e->c->rewrites++;
         return TACIT_OK;
     }
-    if (!n->op->eval || !inputs_known(n))
+    if (!n->op->eval || !(n->op->alias ? inputs_known(n) : inputs_settled(n)))
         return TACIT_OK;
     if (relabels(e, n))
         return relabel(e, n);

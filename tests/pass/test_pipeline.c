@@ -145,6 +145,85 @@ static void large_products_are_folded_by_their_kernel(void **state)
     arena_free(&a);
 }
 
+/* A constant whose elements count up. */
+static ir_value *counted(ir_graph *g, arena *a, int32_t rank, const int64_t *dims)
+{
+    ir_shape shape = ir_shape_of(rank, dims);
+    ir_tensor *t = ir_tensor_new(a, TACIT_F32, &shape);
+    assert_non_null(t);
+    for (int64_t i = 0; i < ir_tensor_count(t); i++)
+        ((float *)t->data)[i] = (float)i;
+    return ir_constant_new(g, "w", t);
+}
+
+static ir_value *one_int(ir_graph *g, int64_t value)
+{
+    return ir_constant_i64(g, "i", 1, 1, &value);
+}
+
+/* Exporters sort the gates of recurrent layers by slices and Concat, and these are large. */
+static void what_is_made_of_views_is_folded(void **state)
+{
+    (void)state;
+    enum { ROWS = 512, COLS = 128, HALF = ROWS * COLS / 2 };
+    arena a;
+    arena_init(&a, NULL);
+    tacit_error err = {0};
+    pass_report report;
+    ir_graph *g = ir_graph_new(&a, "g");
+    ir_value *w = counted(g, &a, 2, (int64_t[]){ROWS, COLS}), *halves[2];
+    for (int i = 0; i < 2; i++) { /* the second one first */
+        ir_value *begin = one_int(g, (1 - i) * ROWS / 2), *end = one_int(g, (2 - i) * ROWS / 2);
+        ir_node *n = op_node(g, "Slice", "s", 4, (ir_value *[]){w, begin, end, one_int(g, 0)});
+        n = op_node(g, "Unsqueeze", "u", 2, (ir_value *[]){n->outputs[0], one_int(g, 0)});
+        halves[i] = n->outputs[0];
+    }
+    ir_node *n = op_node(g, "Concat", "c", 2, halves);
+    assert_true(ir_attr_set_int(g, n, "axis", 0));
+    assert_true(ir_output_add(g, n->outputs[0]));
+    pass_check_prepare(g);
+    assert_int_equal(pass_pipeline(g, NULL, &a, &report, &err), TACIT_OK);
+    assert_int_equal(g->nodes.count, 0);
+    const ir_tensor *y = g->outputs.data[0]->constant;
+    assert_non_null(y);
+    for (int64_t i = 0; i < ROWS * COLS; i++)
+        assert_true(((const float *)y->data)[i] == (float)((i + HALF) % (ROWS * COLS)));
+    arena_free(&a);
+}
+
+/* The kernel of a recurrent layer wants constants; a product reads transposed weights in place. */
+static void transposed_weights_are_folded_where_they_would_be_copied(void **state)
+{
+    (void)state;
+    enum { IN = 256, HIDDEN = 32, GATES = 4 * HIDDEN };
+    arena a;
+    arena_init(&a, NULL);
+    tacit_error err = {0};
+    pass_report report;
+    for (int recurrent = 0; recurrent < 2; recurrent++) {
+        ir_graph *g = ir_graph_new(&a, "g");
+        int64_t width = recurrent ? IN : GATES;
+        ir_type type = {.dtype = TACIT_F32, .shape = ir_shape_of(3, (int64_t[]){2, 1, width})};
+        ir_value *x = ir_input_new(g, "x", &type);
+        ir_value *w = counted(g, &a, 3, (int64_t[]){1, IN, GATES});
+        ir_node *n = op_node(g, "Transpose", "t", 1, &w);
+        assert_true(ir_attr_set_ints(g, n, "perm", 3, (int64_t[]){0, 2, 1}));
+        ir_value *r = counted(g, &a, 3, (int64_t[]){1, GATES, HIDDEN});
+        n = op_node(g, recurrent ? "LSTM" : "MatMul", "n", recurrent ? 3 : 2,
+                    (ir_value *[]){x, n->outputs[0], r});
+        assert_true(!recurrent || ir_attr_set_int(g, n, "hidden_size", HIDDEN));
+        assert_true(ir_output_add(g, n->outputs[0]));
+        pass_check_prepare(g);
+        pass_options options = {.only = "fold-constants", .fold_budget = 1 << 20};
+        assert_int_equal(pass_pipeline(g, &options, &a, &report, &err), TACIT_OK);
+        const ir_tensor *folded = ir_value_known(n->inputs[1]);
+        assert_int_equal(folded != NULL, recurrent);
+        for (int64_t i = 0; folded && i < GATES * IN; i++)
+            assert_true(((const float *)folded->data)[i] == (float)(i % IN * GATES + i / IN));
+    }
+    arena_free(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +232,8 @@ int main(void)
         cmocka_unit_test(unknown_names_are_refused),
         cmocka_unit_test(folding_stays_inside_its_budget),
         cmocka_unit_test(large_products_are_folded_by_their_kernel),
+        cmocka_unit_test(what_is_made_of_views_is_folded),
+        cmocka_unit_test(transposed_weights_are_folded_where_they_would_be_copied),
     };
     return cmocka_run_group_tests_name("pass pipeline", tests, NULL, NULL);
 }
