@@ -271,6 +271,17 @@ def test_tables_of_bits_are_constants(tmp_path):
         tacit.load(path)
 
 
+def test_layouts_of_one_machine_say_what_to_do(tmp_path):
+    path = str(tmp_path / "m.onnx")
+    write(path, "Conv", [(0, data(F, 1, 8, 4, 4))], [(1, data(F, 8, 8, 1, 1))], 1, {})
+    model = onnx.load(path)
+    model.graph.node[0].domain = "com.microsoft.nchwc"
+    model.opset_import.append(onnx.helper.make_opsetid("com.microsoft.nchwc", 1))
+    onnx.save(model, path)
+    with pytest.raises(tacit.Error, match="nchwc.Conv is not known; .*ORT_ENABLE_EXTENDED"):
+        tacit.compile(path)
+
+
 def test_unknown_activations_are_refused(tmp_path):
     path = str(tmp_path / "m.onnx")
     write(path, "FusedGemm", [(0, data(F, 2, 2))], [(1, data(F, 2, 2))], 1, {"activation": "Odd"})

@@ -142,12 +142,21 @@ void op_resolve(const op_registry *registry, ir_node *node)
     node->op = op_find(registry, node->domain, node->type);
 }
 
+/* What to do about an operator of a domain that no row can know, or nothing. */
+static const char *advice(const ir_node *node)
+{
+    if (strcmp(node->domain, "com.microsoft.nchwc") == 0)
+        return "; ONNX Runtime has laid this file out for one machine: save it with "
+               "ORT_ENABLE_EXTENDED instead of ORT_ENABLE_ALL";
+    return "";
+}
+
 tacit_status op_no_rule(const ir_node *node, const char *rule, tacit_error *err)
 {
     const char *dot = *node->domain ? "." : "";
     if (!node->op)
-        return error_set(err, TACIT_ERR_UNSUPPORTED, "node '%s': op %s%s%s is not known",
-                         node->name, node->domain, dot, node->type);
+        return error_set(err, TACIT_ERR_UNSUPPORTED, "node '%s': op %s%s%s is not known%s",
+                         node->name, node->domain, dot, node->type, advice(node));
     return error_set(err, TACIT_ERR_UNSUPPORTED, "node '%s': %s%s%s has no %s rule", node->name,
                      node->domain, dot, node->type, rule);
 }
