@@ -429,11 +429,35 @@ tacit_status op_lower_gemm(op_lower *c)
     return fits ? emit(c, &p) : OP_LOWER_NO_KERNEL;
 }
 
+/* Are the rows of all products, which lie one behind the other when dense, evenly apart? */
+static bool rows_even(const op_operand *o)
+{
+    int32_t rank = o->type.shape.rank;
+    int64_t next = 0; /* from the end of the axes looked at */
+    for (int32_t d = rank - 1; d-- > 0;) {
+        int64_t size = o->type.shape.dims[d];
+        if (size == 1)
+            continue;
+        if (next && o->strides[d] != next)
+            return false;
+        next = o->strides[d] * size;
+    }
+    return true;
+}
+
+/* Any view will do, but rows that are not evenly apart are those of several products. Against a
+ * wide weight it is faster to copy them: one product can pair its terms, and has no short tiles. */
 bool op_accepts_matmul(const ir_node *node, uint32_t in, const op_operand *view)
 {
-    (void)view;
+    enum { WIDE = 512, DEEP = 64 };
     for (uint32_t i = 0; i < node->n_inputs; i++)
         if (node->inputs[i] && node->inputs[i]->type.dtype != TACIT_F32)
             return false;
+    const ir_value *b = node->inputs[1];
+    const ir_shape *s = &b->type.shape;
+    bool swapped = ir_attr_int(node, "trans_b", ir_attr_int(node, "transB", 0)) != 0;
+    if (in == 0 && s->rank == 2 && ir_value_known(b) && s->dims[swapped ? 0 : 1] >= WIDE &&
+        s->dims[swapped ? 1 : 0] >= DEEP && !ir_attr_int(node, "trans_a", 0) && !rows_even(view))
+        return false;
     return in < 2;
 }

@@ -8,6 +8,7 @@
 #include "cpu/gemm.h"
 #include "cpu/rnn.h"
 #include "op/lowerings.h"
+#include "op/product.h"
 #include "op/rnn.h"
 
 static const float *known(const op_lower *c, uint32_t i)
@@ -47,56 +48,95 @@ static bool suits(const op_lower *c, const op_rnn *r)
            r->clip > 0 && r->steps > 0 && r->batch > 0 && r->hidden > 0 && r->input > 0;
 }
 
-/* The bias that is added once and for all; a GRU that is linear before the reset keeps the state's
- * share of its last gate for later. */
-static const float *sum_biases(op_lower *c, const op_rnn *r, int64_t d, float *late)
+/* The biases that are added once and for all, of all directions; a GRU that is linear before the
+ * reset keeps the state's share of its last gate for later. */
+static const float *sum_biases(op_lower *c, const op_rnn *r, float *late)
 {
     const float *b = known(c, 3);
     int64_t g = r->gates * r->hidden;
-    float *to = op_lower_pack(c, (size_t)g * sizeof *to);
-    for (int64_t i = 0; to && i < g; i++) {
-        float own = b ? b[d * 2 * g + i] : 0, state = b ? b[d * 2 * g + g + i] : 0;
-        bool held = late && i >= 2 * r->hidden;
+    float *to = op_lower_pack(c, (size_t)(r->directions * g) * sizeof *to);
+    for (int64_t i = 0; to && i < r->directions * g; i++) {
+        int64_t d = i / g, gate = i % g;
+        float own = b ? b[d * 2 * g + gate] : 0, state = b ? b[d * 2 * g + g + gate] : 0;
+        bool held = late && gate >= 2 * r->hidden;
         to[i] = held ? own : own + state;
         if (held)
-            late[d * r->hidden + i - 2 * r->hidden] = state;
+            late[d * r->hidden + gate - 2 * r->hidden] = state;
     }
     return to;
 }
 
-static tacit_status emit_inputs(op_lower *c, const op_rnn *r, int64_t d, size_t offset, float *late)
+/* With paired terms (cpu/paired.h); jobs pack the weights. */
+static tacit_status emit_paired(op_lower *c, const op_product *p, size_t offset)
 {
     cpu_isa isa = c->cpu.isa;
-    int64_t n = r->gates * r->hidden, k = r->input, width = cpu_gemm_width(isa);
-    int64_t panels = (n + width - 1) / width;
-    float *packed = op_lower_pack(c, (size_t)(panels * width * k) * sizeof *packed);
-    const float *bias = sum_biases(c, r, d, late);
-    if (!packed || !bias)
-        return TACIT_ERR_MEMORY;
-    cpu_gemm_pack_args pack = {
-        .b = known(c, 1) + d * n * k, .packed = packed, .n = n, .k = k, .b_row = 1, .b_col = k};
-    pack.k_end = k;
-    CPU_PICK(isa, cpu_gemm_pack_f32)(&pack, 0, (uint32_t)panels);
-    cpu_gemm_args g = {.m = r->steps * r->batch,
-                       .n = n,
-                       .k = k,
-                       .a_row = k,
-                       .a_col = 1,
-                       .c_row = n,
-                       .packed = packed,
-                       .bias = bias,
-                       .epilogue = {.alpha = 1, .bias = CPU_BIAS_COLUMN}};
-    op_lower_cut(&g, 1, isa);
-    cpu_gemm_args *a = op_lower_thunk(c, CPU_PICK_NAME(isa, gemm_f32), CPU_PICK(isa, cpu_gemm_f32),
-                                      sizeof *a, g.row_tiles * g.col_tiles);
+    op_paired d = op_paired_of(c, p);
+    TRY(op_paired_prepare(c, &d));
+    cpu_paired_args *a =
+        op_lower_thunk(c, CPU_PICK_NAME(isa, paired_f32), CPU_PICK(isa, cpu_paired_f32), sizeof *a,
+                       d.a.row_blocks * d.a.col_blocks * d.a.parts);
     if (!a)
         return TACIT_ERR_MEMORY;
-    *a = g;
+    *a = d.a;
+    op_lower_together(c, d.together);
+    TRY(op_lower_in(c, offsetof(cpu_paired_args, a), 0));
+    TRY(op_lower_scratch(c, offsetof(cpu_paired_args, c), offset, true));
+    return op_lower_scratch(c, offsetof(cpu_paired_args, y), offset, true);
+}
+
+static tacit_status emit_plain(op_lower *c, op_product *p, size_t offset)
+{
+    cpu_isa isa = c->cpu.isa;
+    cpu_gemm_args *g = &p->g;
+    int64_t width = cpu_gemm_width(isa), panels = (g->n + width - 1) / width;
+    float *packed = op_lower_pack(c, (size_t)(panels * width * g->k) * sizeof *packed);
+    if (!packed)
+        return TACIT_ERR_MEMORY;
+    cpu_gemm_pack_args pack = {.b = known(c, 1),
+                               .packed = packed,
+                               .n = g->n,
+                               .k = g->k,
+                               .b_row = g->b_row,
+                               .b_col = g->b_col,
+                               .k_end = g->k};
+    CPU_PICK(isa, cpu_gemm_pack_f32)(&pack, 0, (uint32_t)panels);
+    op_lower_packed_away(c, 1);
+    g->packed = packed;
+    g->bias = p->packed_bias;
+    op_lower_cut(g, 1, isa);
+    cpu_gemm_args *a = op_lower_thunk(c, CPU_PICK_NAME(isa, gemm_f32), CPU_PICK(isa, cpu_gemm_f32),
+                                      sizeof *a, g->row_tiles * g->col_tiles);
+    if (!a)
+        return TACIT_ERR_MEMORY;
+    *a = *g;
     TRY(op_lower_in(c, offsetof(cpu_gemm_args, a), 0));
     TRY(op_lower_scratch(c, offsetof(cpu_gemm_args, c), offset, true));
-    TRY(op_lower_scratch(c, offsetof(cpu_gemm_args, y), offset, true));
-    op_lower_cost(c, 2.0 * (double)g.m * (double)n * (double)k,
-                  op_lower_bytes(&c->in[0]) + (uint64_t)((g.m + k) * n) * sizeof(float));
+    return op_lower_scratch(c, offsetof(cpu_gemm_args, y), offset, true);
+}
+
+/* What the inputs give to the gates of all directions, which lie side by side in a row. */
+static tacit_status emit_inputs(op_lower *c, const op_rnn *r, size_t offset, float *late)
+{
+    int64_t n = r->directions * r->gates * r->hidden, k = r->input;
+    op_product p = {.g = {.m = r->steps * r->batch,
+                          .n = n,
+                          .k = k,
+                          .a_row = k,
+                          .a_col = 1,
+                          .b_row = 1,
+                          .b_col = k,
+                          .c_row = n,
+                          .epilogue = {.alpha = 1, .bias = CPU_BIAS_COLUMN}},
+                    .batch = 1,
+                    .bias = -1,
+                    .residual = -1,
+                    .packed_bias = sum_biases(c, r, late)};
+    if (!p.packed_bias)
+        return TACIT_ERR_MEMORY;
+    bool pairs = op_paired_can(c, &p) && op_paired_suits(c, &p);
+    TRY(pairs ? emit_paired(c, &p, offset) : emit_plain(c, &p, offset));
+    op_lower_cost(c, 2.0 * (double)p.g.m * (double)n * (double)k,
+                  op_lower_bytes(&c->in[0]) + (uint64_t)((p.g.m + k) * n) * sizeof(float));
     return TACIT_OK;
 }
 
@@ -119,21 +159,27 @@ static const float *pack_recurrent(op_lower *c, const op_rnn *r)
     return to;
 }
 
+/* The inputs' share of the gates. */
+static size_t inputs_bytes(const op_rnn *r)
+{
+    return (size_t)(r->steps * r->batch * r->directions * r->gates * r->hidden) * sizeof(float);
+}
+
 static cpu_rnn_args plan(const op_lower *c, const op_rnn *r)
 {
-    int64_t n = r->hidden, g = r->gates * n, d = r->directions;
+    int64_t n = r->hidden, g = r->gates * n, d = r->directions, row = d * g;
     cpu_rnn_args a = {.steps = r->steps,
                       .batch = r->batch,
                       .hidden = n,
                       .work_tile = cpu_rnn_work(c->cpu.isa, n),
-                      .x_direction = r->steps * r->batch * g,
+                      .x_direction = g,
                       .row_tiles = (uint32_t)((r->batch + CPU_RNN_ROWS - 1) / CPU_RNN_ROWS),
                       .cell = r->kind == OP_RNN_PLAIN ? CPU_RNN_PLAIN
                               : r->kind == OP_RNN_GRU ? CPU_RNN_GRU
                                                       : CPU_RNN_LSTM,
                       .backward = {r->reverse, true}};
-    a.x_step = r->by_batch ? g : r->batch * g;
-    a.x_row = r->by_batch ? r->steps * g : g;
+    a.x_step = r->by_batch ? row : r->batch * row;
+    a.x_row = r->by_batch ? r->steps * row : row;
     a.y_step = r->by_batch ? d * n : d * r->batch * n;
     a.y_direction = r->by_batch ? n : r->batch * n;
     a.y_row = r->by_batch ? r->steps * d * n : n;
@@ -211,8 +257,7 @@ static tacit_status emit_whole(op_lower *c, const op_rnn *r, const cpu_rnn_args 
     TRY(bind(c, inputs, work));
     double products = (double)(r->steps * r->batch * r->directions * r->gates) * (double)r->hidden;
     op_lower_cost(c, 2.0 * products * (double)r->hidden,
-                  (uint64_t)(r->directions * p->x_direction) * sizeof(float) +
-                      op_lower_bytes(&c->out[0]));
+                  inputs_bytes(r) + op_lower_bytes(&c->out[0]));
     op_lower_note(c,
                   "rnn_f32_%s: %lld steps of %lld sequences, %u at a time, after one product for "
                   "all inputs",
@@ -234,10 +279,8 @@ tacit_status op_lower_rnn(op_lower *c)
         if (!late)
             return TACIT_ERR_MEMORY;
     }
-    size_t share = (size_t)p.x_direction * sizeof(float);
-    size_t inputs = op_lower_reserve(c, share * (size_t)r.directions);
-    for (int64_t d = 0; d < r.directions; d++)
-        TRY(emit_inputs(c, &r, d, inputs + (size_t)d * share, late));
+    size_t inputs = op_lower_reserve(c, inputs_bytes(&r));
+    TRY(emit_inputs(c, &r, inputs, late));
     p.late = late;
     p.packed = pack_recurrent(c, &r);
     if (!p.packed)
@@ -246,7 +289,6 @@ tacit_status op_lower_rnn(op_lower *c)
     size_t work = op_lower_reserve(c, (size_t)p.work_tile * tiles * sizeof(float));
     TRY(shares_steps(c, &r, tiles) ? emit_steps(c, &r, &p, tiles, inputs, work)
                                    : emit_whole(c, &r, &p, tiles, inputs, work));
-    op_lower_packed_away(c, 1);
     op_lower_packed_away(c, 2);
     return TACIT_OK;
 }

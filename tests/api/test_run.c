@@ -517,6 +517,55 @@ static void rows_of_a_turned_batch_are_one_product(void **state)
     tacit_model_free(m);
 }
 
+/* Rows of several sequences that were turned are copied for a wide weight, so that they are one
+ * product; for a narrow one they are read where they lie, as several. */
+static void turned_sequences_are_copied_for_wide_weights(void **state)
+{
+    (void)state;
+    enum { STEPS = 8, SEQUENCES = 3, DEPTH = 64, WIDE = 512, NARROW = 48 };
+    static float w[DEPTH * WIDE], x[STEPS * SEQUENCES * DEPTH], y[SEQUENCES * STEPS * WIDE];
+    for (int64_t wide = 0; wide < 2; wide++) {
+        int64_t n = wide ? WIDE : NARROW;
+        for (int64_t i = 0; i < DEPTH * n; i++)
+            w[i] = (float)(i % 7) - 3;
+        for (int64_t i = 0; i < STEPS * SEQUENCES * DEPTH; i++)
+            x[i] = (float)(i % 5) - 2;
+        tacit_builder *b = begin();
+        tacit_value in = input(b, "x", 3, (int64_t[]){STEPS, SEQUENCES, DEPTH});
+        tacit_value c = tacit_builder_constant(b, "w", TACIT_F32, 2, (int64_t[]){DEPTH, n}, w);
+        tacit_value turned = node1(b, "Transpose", in);
+        tacit_builder_attr_ints(b, "perm", 3, (int64_t[]){1, 0, 2});
+        tacit_builder_output(b, "y", node2(b, "MatMul", turned, c));
+        tacit_model *m = finish(b);
+        assert_true(says(m, TACIT_VIEW_EXPLAIN, wide ? "24x512x64" : "8x48x64 batch 3"));
+        tacit_program *p = NULL;
+        tacit_session *s = NULL;
+        OK(tacit_compile(m, NULL, &p, &err));
+        OK(tacit_session_create(p, &s, &err));
+        tacit_tensor given = {.dtype = TACIT_F32,
+                              .rank = 3,
+                              .dims = {STEPS, SEQUENCES, DEPTH},
+                              .data = x,
+                              .bytes = sizeof x};
+        tacit_tensor got = {.dtype = TACIT_F32,
+                            .rank = 3,
+                            .dims = {SEQUENCES, STEPS, n},
+                            .data = y,
+                            .bytes = (size_t)(SEQUENCES * STEPS * n) * sizeof *y};
+        OK(tacit_run(s, &given, 1, &got, 1, &err));
+        for (int64_t i = 0; i < SEQUENCES * STEPS * n; i++) {
+            const float *row = x + (i / n % STEPS * SEQUENCES + i / n / STEPS) * DEPTH;
+            float sum = 0; /* of small integers: exact */
+            for (int64_t k = 0; k < DEPTH; k++)
+                sum += row[k] * w[k * n + i % n];
+            assert_float_equal(y[i], sum, 1e-3);
+        }
+        tacit_session_free(s);
+        tacit_program_free(p);
+        tacit_model_free(m);
+    }
+}
+
 /* Weights that are standardised in the graph: done once, though they are large. */
 static void large_weights_are_standardised_once(void **state)
 {
@@ -599,6 +648,7 @@ int main(void)
         cmocka_unit_test(bad_indices_are_reported),
         cmocka_unit_test(watching_and_profiling),
         cmocka_unit_test(rows_of_a_turned_batch_are_one_product),
+        cmocka_unit_test(turned_sequences_are_copied_for_wide_weights),
         cmocka_unit_test(large_weights_are_standardised_once),
         cmocka_unit_test(views_are_readable),
     };
