@@ -343,6 +343,7 @@ tacit_status pass_fuse_rotary(pass_context *c);
 tacit_status pass_fuse_gated(pass_context *c);
 tacit_status pass_fuse_qkv(pass_context *c);
 tacit_status pass_push_slice(pass_context *c);
+tacit_status pass_sink_transposes(pass_context *c);
 tacit_status pass_int_conv(pass_context *c);
 tacit_status pass_int_images(pass_context *c);
 tacit_status pass_channels_inside(pass_context *c);

@@ -65,6 +65,8 @@ static const pass_def table[] = {
     {"fuse-rotary", "rotary embeddings spelled out become RotaryEmbedding", pass_fuse_rotary, 2,
      false},
     {"fuse-gated", "SwiGLU and GeGLU become tacit.Gated", pass_fuse_gated, 2, false},
+    {"sink-transposes", "what lies between Transposes works in the layout in front of them",
+     pass_sink_transposes, 3, false},
     {"fuse-matmul", "bias, activation and residual go into MatMul", pass_fuse_matmul, 3, false},
     {"fuse-conv", "bias, activation and residual go into Conv", pass_fuse_conv, 3, false},
     {"fuse-norm", "a residual sum and the normalisation of it become tacit.Norm", pass_fuse_norm, 3,
