@@ -319,6 +319,7 @@ void pass_near_miss(pass_edit *e, ir_node *n, const char *format, ...) PRINTF_LI
  */
 tacit_status pass_inline_if(pass_context *c);
 tacit_status pass_inline_loop(pass_context *c);
+tacit_status pass_loop_constants(pass_context *c);
 tacit_status pass_open_sequences(pass_context *c);
 tacit_status pass_decompose(pass_context *c);
 tacit_status pass_unfold(pass_context *c);

@@ -17,6 +17,8 @@ static const pass_def table[] = {
      true},
     {"inline-loop", "a Loop with a few rounds, all known, is written out", pass_inline_loop, 0,
      false},
+    {"loop-constants", "constants that a Loop carries unchanged are constants of its body",
+     pass_loop_constants, 0, false},
     {"open-sequences", "what was put into a sequence and is taken out again goes past it",
      pass_open_sequences, 0, false},
     {"decompose", "ops without an evaluator of their own become simpler ones", pass_decompose, 0,

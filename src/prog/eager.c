@@ -6,6 +6,9 @@
 enum {
     PATIENCE = 32,        /* builds for one node whose inputs change all the time… */
     INSISTENCE = 1 << 20, /* …after which only so many bytes are worth another */
+    OFTEN = 3,            /* runs of a node (the body of a loop) after which… */
+    FEWER = 16,           /* …so many times fewer bytes are worth it, */
+    LITTLE_PATIENCE = 4,  /* so often */
     SMALL = 64,           /* elements of an input that may say a shape */
     NO_PORT = UINT32_MAX,
 };
@@ -27,6 +30,7 @@ typedef struct place {
     const ir_node *node; /* NULL: free */
     entry *last;
     uint32_t builds;
+    uint32_t seen; /* with few bytes; up to OFTEN */
 } place;
 
 struct eager_cache {
@@ -368,15 +372,20 @@ tacit_status eager_run(eager_cache *c, const ir_node *node, const ir_tensor *con
 {
     size_t bytes = input_bytes(node, in);
     *done = false;
-    if (!bytes || bytes < c->worth)
+    if (!bytes || bytes < c->worth / FEWER)
         return TACIT_OK;
     place *p = place_of(c, node);
     if (!p)
         return error_memory(err, "the interpreter");
+    if (bytes < c->worth && p->seen < OFTEN) {
+        p->seen++;
+        return TACIT_OK;
+    }
     if (!p->last || !takes(p->last, node, in, fixed)) {
         uint64_t hash = hash_of(node, in);
         entry *e = find(c, node, in, fixed, hash);
-        if (!e && p->builds >= PATIENCE && bytes < INSISTENCE)
+        uint32_t most = bytes < c->worth ? LITTLE_PATIENCE : PATIENCE;
+        if (!e && p->builds >= most && bytes < INSISTENCE)
             return TACIT_OK;
         p->builds += !e;
         if (!e && !(e = build(c, node, in, fixed, hash)))

@@ -11,9 +11,9 @@
 
 typedef struct eager_cache eager_cache; /* of one session */
 
-enum { EAGER_WORTH = 4096 }; /* bytes of inputs below which an evaluator is as good */
+enum { EAGER_WORTH = 4096 }; /* bytes of inputs below which an evaluator is as good at first */
 /* With the options of the program whose tail is run; nodes that read less than `worth` bytes are
- * left to their evaluators. NULL: no memory. */
+ * left to their evaluators until they have run a few times. NULL: no memory. */
 eager_cache *eager_open(const prog_options *options, size_t worth);
 void eager_free(eager_cache *c);
 /* Runs the node by kernels where it has some and its inputs are large enough to repay the lowering;

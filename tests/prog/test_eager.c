@@ -121,6 +121,22 @@ static void shapes_from_data(void **state)
     close_program(&f);
 }
 
+static void few_bytes_are_worth_it_in_time(void **state)
+{
+    (void)state;
+    fixture f;
+    open_kept_rows(&f);
+    for (int turn = 0; turn < 3; turn++) {
+        agree_on_rows(&f, 3); /* the product */
+        assert_int_equal(eager_builds(f.session->eager), 1);
+    }
+    for (int turn = 0; turn < 3; turn++) {
+        agree_on_rows(&f, 3); /* and Relu, which has run three times */
+        assert_int_equal(eager_builds(f.session->eager), 2);
+    }
+    close_program(&f);
+}
+
 static void ever_changing_shapes_are_not_built_for_ever(void **state)
 {
     (void)state;
@@ -206,6 +222,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes_from_data),
+        cmocka_unit_test(few_bytes_are_worth_it_in_time),
         cmocka_unit_test(ever_changing_shapes_are_not_built_for_ever),
         cmocka_unit_test(a_body_is_lowered_once),
         cmocka_unit_test(faults_keep_their_node),
