@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * RNN, GRU and LSTM over time. What the inputs give to the gates is one product for all steps
- * (cpu/gemm.h or cpu/paired.h), made before; a tile carries a few sequences of one direction through every step,
- * multiplying their states with the packed recurrent weights. */
+ * (cpu/gemm.h or cpu/paired.h), made before; a tile carries a few sequences of one direction
+ * through every step, multiplying their states with the packed recurrent weights. */
 #ifndef CPU_RNN_H
 #define CPU_RNN_H
 
