@@ -206,6 +206,10 @@ static inline const pass_use *pass_next_use(const pass_edit *e, const pass_use *
 /* The node that is the only reader of `v`, else NULL. */
 ir_node *pass_only_user(const pass_edit *e, const ir_value *v);
 bool pass_is_output(const pass_edit *e, const ir_value *v);
+/* Where a value of `g`, a graph or the body of a node, comes from, past Identity nodes. */
+const ir_value *pass_origin(const pass_edit *e, const ir_graph *g, const ir_value *v);
+/* What a Loop reads before the values it carries, and what its body gives before them. */
+enum { PASS_ROUNDS_AND_CONDITION = 2, PASS_CONDITION = 1 };
 /* `v` is known, numeric and has one element. */
 bool pass_scalar(const ir_value *v, double *out);
 bool pass_scalar_is(const ir_value *v, double expected); /* within float rounding */

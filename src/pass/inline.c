@@ -109,9 +109,6 @@ static tacit_status inline_branch(pass_edit *e, ir_node *n, ir_graph *sub)
 
 /* --- loops ------------------------------------------------------------------------------------ */
 
-/* What a Loop reads before the values it carries, and what its body gives before them. */
-enum { ROUNDS_AND_CONDITION = 2, CONDITION = 1 };
-
 static bool known_true(const ir_value *v)
 {
     double x;
@@ -121,11 +118,7 @@ static bool known_true(const ir_value *v)
 /* Does the body say in every round that another may come? */
 static bool goes_on(const pass_edit *e, const ir_node *n, const ir_graph *body)
 {
-    const ir_value *v = body->outputs.data[0];
-    for (uint32_t i = 0;
-         i < body->nodes.count && pass_is(e, v->producer, PASS_IDENTITY) && v->producer->inputs[0];
-         i++)
-        v = v->producer->inputs[0];
+    const ir_value *v = pass_origin(e, body, body->outputs.data[0]);
     if (v == body->inputs.data[1] || known_true(v))
         return true;
     for (uint32_t k = 0; k < body->captures.count; k++)
@@ -142,18 +135,18 @@ enum { MOST_ROUNDS = 16, MOST_NODES = 512 };
 static ir_graph *short_body(const pass_edit *e, const ir_node *n, uint32_t *rounds)
 {
     double count;
-    if (!pass_is(e, n, PASS_LOOP) || n->n_explicit < ROUNDS_AND_CONDITION ||
+    if (!pass_is(e, n, PASS_LOOP) || n->n_explicit < PASS_ROUNDS_AND_CONDITION ||
         !pass_scalar(n->inputs[0], &count) || !(count >= 0) || count > MOST_ROUNDS ||
         (n->inputs[1] && !known_true(n->inputs[1])))
         return NULL;
     ir_graph *body = ir_attr_graph(n, "body");
-    uint32_t carried = n->n_explicit - ROUNDS_AND_CONDITION;
-    if (!body || body->inputs.count != carried + ROUNDS_AND_CONDITION ||
-        body->outputs.count != carried + CONDITION || n->n_outputs > carried ||
+    uint32_t carried = n->n_explicit - PASS_ROUNDS_AND_CONDITION;
+    if (!body || body->inputs.count != carried + PASS_ROUNDS_AND_CONDITION ||
+        body->outputs.count != carried + PASS_CONDITION || n->n_outputs > carried ||
         count * body->nodes.count > MOST_NODES || !goes_on(e, n, body))
         return NULL;
     for (uint32_t k = 0; k < carried; k++)
-        if (!n->inputs[ROUNDS_AND_CONDITION + k])
+        if (!n->inputs[PASS_ROUNDS_AND_CONDITION + k])
             return NULL;
     *rounds = (uint32_t)count;
     return body;
@@ -178,13 +171,14 @@ static ir_value *always(pass_edit *e, const ir_graph *body)
 
 static tacit_status write_out(pass_edit *e, ir_node *n, ir_graph *body, uint32_t rounds)
 {
-    uint32_t carried = n->n_explicit - ROUNDS_AND_CONDITION;
-    ir_value **given = ARENA_ARRAY(e->c->scratch, carried + ROUNDS_AND_CONDITION + 1u, ir_value *);
-    ir_value **results = ARENA_ARRAY(e->c->scratch, carried + CONDITION + 1u, ir_value *);
+    uint32_t carried = n->n_explicit - PASS_ROUNDS_AND_CONDITION;
+    ir_value **given =
+        ARENA_ARRAY(e->c->scratch, carried + PASS_ROUNDS_AND_CONDITION + 1u, ir_value *);
+    ir_value **results = ARENA_ARRAY(e->c->scratch, carried + PASS_CONDITION + 1u, ir_value *);
     if (!given || !results)
         return error_memory(e->c->err, "inlining a loop");
     for (uint32_t k = 0; k < carried; k++)
-        results[CONDITION + k] = n->inputs[ROUNDS_AND_CONDITION + k];
+        results[PASS_CONDITION + k] = n->inputs[PASS_ROUNDS_AND_CONDITION + k];
     for (uint32_t i = 0; i < rounds; i++) {
         ir_graph *copy = i + 1 < rounds ? ir_graph_clone(body, e->g->memory) : body;
         given[0] = copy ? round_number(e, copy, i) : NULL;
@@ -192,10 +186,10 @@ static tacit_status write_out(pass_edit *e, ir_node *n, ir_graph *body, uint32_t
         if (!given[0] || !given[1])
             return error_memory(e->c->err, "inlining a loop");
         for (uint32_t k = 0; k < carried; k++)
-            given[ROUNDS_AND_CONDITION + k] = results[CONDITION + k];
+            given[PASS_ROUNDS_AND_CONDITION + k] = results[PASS_CONDITION + k];
         TRY(move_nodes(e, n, copy, given, results));
     }
-    return give_outputs(e, n, results + CONDITION);
+    return give_outputs(e, n, results + PASS_CONDITION);
 }
 
 /* --- the passes ------------------------------------------------------------------------------- */

@@ -6,26 +6,13 @@
 
 #include "pass/edit.h"
 
-/* What a Loop reads before the values it carries, and what its body gives before them. */
-enum { ROUNDS_AND_CONDITION = 2, CONDITION = 1 };
-
-/* Where a value comes from, past Identity nodes. */
-static const ir_value *origin(const pass_edit *e, const ir_graph *body, const ir_value *v)
-{
-    for (uint32_t i = 0;
-         i < body->nodes.count && pass_is(e, v->producer, PASS_IDENTITY) && v->producer->inputs[0];
-         i++)
-        v = v->producer->inputs[0];
-    return v;
-}
-
 /* The constant that the Loop carries as number k and hands on as it is, or NULL. */
 static const ir_tensor *constant_carried(const pass_edit *e, const ir_node *n, const ir_graph *body,
                                          uint32_t k)
 {
-    const ir_tensor *t = ir_value_known(n->inputs[ROUNDS_AND_CONDITION + k]);
-    bool same = origin(e, body, body->outputs.data[CONDITION + k]) ==
-                body->inputs.data[ROUNDS_AND_CONDITION + k];
+    const ir_tensor *t = ir_value_known(n->inputs[PASS_ROUNDS_AND_CONDITION + k]);
+    bool same = pass_origin(e, body, body->outputs.data[PASS_CONDITION + k]) ==
+                body->inputs.data[PASS_ROUNDS_AND_CONDITION + k];
     return t && t->kind == IR_TENSOR && same ? t : NULL;
 }
 
@@ -49,10 +36,10 @@ static void take_out(ir_value **list, uint32_t at, uint32_t count)
 static void stop_carrying(pass_edit *e, ir_node *n, ir_graph *body, uint32_t k,
                           const ir_tensor *contents)
 {
-    become_constant(body->inputs.data[ROUNDS_AND_CONDITION + k], contents);
-    take_out(body->inputs.data, ROUNDS_AND_CONDITION + k, body->inputs.count--);
-    take_out(body->outputs.data, CONDITION + k, body->outputs.count--);
-    take_out(n->inputs, ROUNDS_AND_CONDITION + k, n->n_inputs--);
+    become_constant(body->inputs.data[PASS_ROUNDS_AND_CONDITION + k], contents);
+    take_out(body->inputs.data, PASS_ROUNDS_AND_CONDITION + k, body->inputs.count--);
+    take_out(body->outputs.data, PASS_CONDITION + k, body->outputs.count--);
+    take_out(n->inputs, PASS_ROUNDS_AND_CONDITION + k, n->n_inputs--);
     n->n_explicit--;
     if (k < n->n_outputs) {
         if (n->outputs[k])
@@ -73,10 +60,10 @@ static bool visit(pass_edit *e, ir_node *n)
 {
     bool changed = false;
     ir_graph *body = pass_is(e, n, PASS_LOOP) ? ir_attr_graph(n, "body") : NULL;
-    if (!body || n->n_explicit < ROUNDS_AND_CONDITION || body->inputs.count != n->n_explicit ||
-        body->outputs.count < n->n_explicit - ROUNDS_AND_CONDITION + CONDITION)
+    if (!body || n->n_explicit < PASS_ROUNDS_AND_CONDITION || body->inputs.count != n->n_explicit ||
+        body->outputs.count < n->n_explicit - PASS_ROUNDS_AND_CONDITION + PASS_CONDITION)
         return false;
-    for (uint32_t k = n->n_explicit - ROUNDS_AND_CONDITION; k-- > 0;) {
+    for (uint32_t k = n->n_explicit - PASS_ROUNDS_AND_CONDITION; k-- > 0;) {
         const ir_tensor *contents = constant_carried(e, n, body, k);
         if (contents)
             stop_carrying(e, n, body, k, contents);

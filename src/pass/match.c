@@ -17,6 +17,15 @@ bool pass_is_output(const pass_edit *e, const ir_value *v)
     return false;
 }
 
+const ir_value *pass_origin(const pass_edit *e, const ir_graph *g, const ir_value *v)
+{
+    for (uint32_t i = 0;
+         i < g->nodes.count && pass_is(e, v->producer, PASS_IDENTITY) && v->producer->inputs[0];
+         i++)
+        v = v->producer->inputs[0];
+    return v;
+}
+
 bool pass_scalar(const ir_value *v, double *out)
 {
     const ir_tensor *t = ir_value_known(v);
