@@ -177,6 +177,14 @@ tacit_status pass_derive(pass_edit *e, const ir_shape *shape, const ir_recipe *r
                          ir_tensor **out);
 
 /* --- looking ---------------------------------------------------------------------------------- */
+/* Has the graph such a node? For passes that have nothing to do in most graphs. */
+static inline bool pass_holds(const pass_context *c, pass_op op)
+{
+    for (uint32_t i = 0; c->ops[op] && i < c->graph->nodes.count; i++)
+        if (c->graph->nodes.data[i]->op == c->ops[op])
+            return true;
+    return false;
+}
 static inline bool pass_is(const pass_edit *e, const ir_node *n, pass_op op)
 {
     return n && n->type && n->op && n->op == e->c->ops[op];

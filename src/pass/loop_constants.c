@@ -75,6 +75,8 @@ static bool visit(pass_edit *e, ir_node *n)
 tacit_status pass_loop_constants(pass_context *c)
 {
     pass_edit e;
+    if (!pass_holds(c, PASS_LOOP))
+        return TACIT_OK;
     TRY(pass_edit_begin(&e, c));
     for (uint32_t i = 0; i < c->graph->nodes.count; i++)
         if (visit(&e, c->graph->nodes.data[i]))

@@ -344,6 +344,8 @@ static tacit_status begin(sinking *s, pass_context *c)
 tacit_status pass_sink_transposes(pass_context *c)
 {
     sinking s = {0};
+    if (!pass_holds(c, PASS_TRANSPOSE))
+        return TACIT_OK;
     TRY(begin(&s, c));
     for (uint32_t i = 0; i < s.nodes; i++) {
         ir_node *n = c->graph->nodes.data[i];
