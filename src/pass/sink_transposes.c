@@ -239,12 +239,12 @@ static tacit_status turned_constant(sinking *s, const ir_value *v, ir_value **ou
 static tacit_status turned_input(sinking *s, const ir_node *n, ir_value *v, ir_value **out)
 {
     *out = v;
-    if (!v || ir_shape_size(&v->type.shape) == 1)
-        return TACIT_OK;
-    if (is_turned(s, v)) {
+    if (v && is_turned(s, v)) {
         *out = is_member(s, v->producer) ? s->forms[v->id] : v->producer->inputs[0];
         return TACIT_OK;
     }
+    if (!v || ir_shape_size(&v->type.shape) == 1)
+        return TACIT_OK;
     return ir_value_known(v) ? turned_constant(s, v, out) : transposed(s, n, v, s->inverse, out);
 }
 
@@ -277,10 +277,11 @@ static tacit_status rebuild(sinking *s, ir_node *n)
         TRY(turned_input(s, n, n->inputs[k], &in[k]));
     if (!images)
         TRY(turned_ints(s, n, &in[1]));
-    memcpy(attrs, n->attrs, n->n_attrs * sizeof *attrs);
-    for (uint32_t k = 0; k < n->n_attrs && pass_is(&s->e, n, PASS_CONCAT); k++)
-        if (strcmp(attrs[k].name, "axis") == 0)
+    for (uint32_t k = 0; k < n->n_attrs; k++) {
+        attrs[k] = n->attrs[k];
+        if (pass_is(&s->e, n, PASS_CONCAT) && strcmp(attrs[k].name, "axis") == 0)
             attrs[k].i = s->perm[attrs[k].i < 0 ? attrs[k].i + s->rank : attrs[k].i];
+    }
     tacit_status status;
     ir_node *made =
         pass_node(&s->e, op_of(s, n), n->name, n->n_inputs, in, n->n_attrs, attrs, &status);
