@@ -191,7 +191,7 @@ def difference(folder, session, wanted):
     import numpy
     worst = 0.0
     for given, want in zip(session.get_outputs(), wanted):
-        got = numpy.load(os.path.join(folder, given.name.replace("/", "_") + ".npy"))
+        got = numpy.load(os.path.join(folder, given.name.replace("/", "_").replace(":", "_") + ".npy"))
         if got.shape != want.shape:
             return f"shape {got.shape}, not {want.shape}"
         if want.size:
