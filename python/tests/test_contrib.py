@@ -131,7 +131,7 @@ def solvable(*shape):
 
 CASES = [
     *(lstm_case(t, g, d) for t in (U8, I8) for g in (0, 1) for d in (1, 2)),
-    *(table_case(b, z, i) for b in (4, 8) for z in (0, 1) for i in ([3, 0, -1], [[8, 2]])),
+    *(table_case(b, z, i) for b in (2, 4, 8) for z in (0, 1) for i in ([3, 0, -1], [[8, 2]])),
     *(table4_case(t, z, a) for t in ("int4", "uint4") for z in (0, 1) for a in (0, 1)),
     *(case("MatMulBnb4", [(0, data(F, 2, 3, 8))], [(1, data(U8, 128)), (2, np.abs(data(F, 16)))],
            id=f"-{q}", K=8, N=32, block_size=16, quant_type=q) for q in (0, 1)),

@@ -12,29 +12,29 @@
 
 static const spelling_row *const tables[] = {contrib_bytes, contrib_weights, contrib_fused};
 
-/* Row `index` of all tables, or NULL. */
-static const spelling_row *row_at(size_t index)
+const char *load_contrib_name(size_t index)
 {
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
         for (const spelling_row *row = tables[t]; row->type; row++)
             if (index-- == 0)
-                return row;
+                return row->type;
     return NULL;
 }
 
-const char *load_contrib_name(size_t index)
+static const spelling_row *row_of(const char *type)
 {
-    const spelling_row *row = row_at(index);
-    return row ? row->type : NULL;
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
+        for (const spelling_row *row = tables[t]; row->type; row++)
+            if (strcmp(row->type, type) == 0)
+                return row;
+    return NULL;
 }
 
 tacit_status load_contrib(ir_graph *g, ir_node *node, tacit_error *err)
 {
     if (node->op || strcmp(node->domain, "com.microsoft") != 0)
         return TACIT_OK;
-    const spelling_row *row = NULL;
-    for (size_t i = 0; (row = row_at(i)) && strcmp(row->type, node->type) != 0; i++)
-        ;
+    const spelling_row *row = row_of(node->type);
     if (!row)
         return TACIT_OK;
     spelling s = {.u = {g, node, 1, err}};

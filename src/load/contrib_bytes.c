@@ -15,12 +15,17 @@ static ir_value *triple(spelling *s, uint32_t i)
     return dequantized(s, spelling_in(s, i), spelling_in(s, i + 1), spelling_in(s, i + 2));
 }
 
+/* The zero point at input i, or none: zero, which tells bytes like `like`. */
+static ir_value *zero_point(spelling *s, uint32_t i, ir_value *like)
+{
+    return spelling_in(s, i) ? spelling_in(s, i) : spelling_scalar(s, "zero", 0, like);
+}
+
 /* The node becomes bytes like `like` from `x`, by the scale at input i and the zero point behind.
  */
 static tacit_status quantize(spelling *s, ir_value *x, uint32_t i, ir_value *like)
 {
-    ir_value *zero =
-        spelling_in(s, i + 1) ? spelling_in(s, i + 1) : spelling_scalar(s, "zero", 0, like);
+    ir_value *zero = zero_point(s, i + 1, like);
     return spelling_become(s, "", "QuantizeLinear", 3, (ir_value *[]){x, spelling_in(s, i), zero});
 }
 
@@ -115,8 +120,7 @@ static tacit_status q_pool(spelling *s, const char *type, uint32_t n, const char
     x = dequantized(s, x, spelling_in(s, 1), spelling_in(s, 2));
     ir_value *y = spelling_put(s, type, 1, &x);
     spelling_set_like(s, y, n, names);
-    ir_value *zero =
-        spelling_in(s, 4) ? spelling_in(s, 4) : spelling_scalar(s, "zero", 0, spelling_in(s, 0));
+    ir_value *zero = zero_point(s, 4, spelling_in(s, 0));
     y = spelling_put(s, "QuantizeLinear", 3, (ir_value *[]){y, spelling_in(s, 3), zero});
     return image_done(s, y, rank);
 }

@@ -15,34 +15,21 @@ static bool relabels(const pass_edit *e, const ir_node *n)
            pass_is(e, n, PASS_IDENTITY);
 }
 
-static bool inputs_known(const ir_node *n)
-{
-    for (uint32_t k = 0; k < n->n_inputs; k++)
-        if (n->inputs[k] && !ir_value_known(n->inputs[k]))
-            return false;
-    return true;
-}
-
-/* Is the value a view of constants, through a few operators? */
+/* Are all inputs constants, or views of them through so many operators? Views of weights are left
+ * alone, but what is made of nothing but them is a constant as well. */
 enum { VIEWS = 4 };
-static bool views_known(const ir_value *v, int depth)
+static bool inputs_known(const ir_node *n, int views)
 {
-    const ir_node *n = v->producer;
-    if (!n || !n->op || !n->op->alias || !n->op->eval || n->op->flags & (OP_RANDOM | OP_CONTROL) ||
-        depth == 0 || !pass_static(v))
-        return false;
-    for (uint32_t k = 0; k < n->n_inputs; k++)
-        if (n->inputs[k] && !ir_value_known(n->inputs[k]) && !views_known(n->inputs[k], depth - 1))
+    for (uint32_t k = 0; k < n->n_inputs; k++) {
+        const ir_value *v = n->inputs[k];
+        if (!v || ir_value_known(v))
+            continue;
+        const ir_node *p = v->producer;
+        if (views == 0 || !p || !p->op || !p->op->alias || !p->op->eval ||
+            p->op->flags & (OP_RANDOM | OP_CONTROL) || !pass_static(v) ||
+            !inputs_known(p, views - 1))
             return false;
-    return true;
-}
-
-/* Views of weights are left alone, but what is made of nothing but them is a constant as well. */
-static bool inputs_settled(const ir_node *n)
-{
-    for (uint32_t k = 0; k < n->n_inputs; k++)
-        if (n->inputs[k] && !ir_value_known(n->inputs[k]) && !views_known(n->inputs[k], VIEWS))
-            return false;
+    }
     return true;
 }
 
@@ -240,7 +227,7 @@ static tacit_status fold(pass_edit *e, ir_node *n)
         e->c->rewrites++;
         return TACIT_OK;
     }
-    if (!n->op->eval || !(n->op->alias ? inputs_known(n) : inputs_settled(n)))
+    if (!n->op->eval || !inputs_known(n, n->op->alias ? 0 : VIEWS))
         return TACIT_OK;
     if (relabels(e, n))
         return relabel(e, n);

@@ -80,17 +80,16 @@ static bool follows(const sinking *s, const ir_node *n)
 {
     int64_t ints[2 * IR_MAX_RANK];
     uint32_t count;
-    if (!n->type || !n->op || n->n_outputs != 1 || !has_rank(s, n->outputs[0]) ||
-        n->id >= s->nodes || op_of(s, n) == PASS_OP_COUNT)
+    if (!n->type || !n->op || n->n_outputs != 1 || !has_rank(s, n->outputs[0]) || n->id >= s->nodes)
         return false;
     if (pass_is(&s->e, n, PASS_CONCAT) || n->op->flags & OP_ELEMENTWISE) {
         bool joins = pass_is(&s->e, n, PASS_CONCAT);
         for (uint32_t k = 0; k < n->n_inputs; k++)
             if (joins ? !has_rank(s, n->inputs[k]) : !spreads(s, n->inputs[k]))
                 return false;
-        return true;
+        return op_of(s, n) != PASS_OP_COUNT;
     }
-    return read_ints(s, n, ints, &count);
+    return read_ints(s, n, ints, &count); /* of ops that are known by name */
 }
 
 /* --- the region ------------------------------------------------------------------------------- */
