@@ -29,13 +29,19 @@ static tacit_status take(cursor *c, size_t bytes, const uint8_t **out)
     return TACIT_OK;
 }
 
+static uint64_t integer(const uint8_t *p, int bytes)
+{
+    uint64_t v = 0;
+    for (int i = 0; i < bytes; i++)
+        v |= (uint64_t)p[i] << 8 * i;
+    return v;
+}
+
 static tacit_status take_integer(cursor *c, int bytes, uint64_t *out)
 {
     const uint8_t *p;
     TRY(take(c, (size_t)bytes, &p));
-    *out = 0;
-    for (int i = 0; i < bytes; i++)
-        *out |= (uint64_t)p[i] << 8 * i;
+    *out = integer(p, bytes);
     return TACIT_OK;
 }
 
@@ -95,26 +101,24 @@ static double scalar_value(uint64_t type, uint64_t bits)
 
 static tacit_status take_value(cursor *c, uint64_t type, int depth, load_gguf_pair *out);
 
-/* Elements are walked to find the end; only the first is kept. */
+/* Elements are walked to find the end; they stay in the file. */
 static tacit_status take_array(cursor *c, int depth, load_gguf_pair *out)
 {
     uint64_t type;
     TRY(take_integer(c, 4, &type));
     TRY(take_integer(c, 8, &out->count));
     out->kind = LOAD_GGUF_ARRAY;
+    out->element = (uint32_t)type;
+    out->items = c->data + c->at;
     int bytes = scalar_bytes(type);
     if (bytes) {
         const uint8_t *p;
         if (out->count > (c->size - c->at) / (size_t)bytes)
             return error_set(c->err, TACIT_ERR_FORMAT, "an array of %llu does not fit the file",
                              (unsigned long long)out->count);
-        size_t start = c->at;
-        uint64_t first = 0;
-        if (out->count)
-            TRY(take_integer(c, bytes, &first));
-        out->number = scalar_value(type, first);
-        c->at = start;
-        return take(c, (size_t)out->count * (size_t)bytes, &p);
+        TRY(take(c, (size_t)out->count * (size_t)bytes, &p));
+        out->number = out->count ? load_gguf_number(out, 0) : 0;
+        return TACIT_OK;
     }
     if (depth >= MOST_NESTING)
         return error_set(c->err, TACIT_ERR_LIMIT, "arrays are nested too deeply");
@@ -297,6 +301,30 @@ const load_gguf_pair *load_gguf_find(const load_gguf_file *f, const char *key)
         if (strcmp(f->pairs.data[i].key, key) == 0)
             return &f->pairs.data[i];
     return NULL;
+}
+
+bool load_gguf_numbers(const load_gguf_pair *p)
+{
+    return p && p->kind == LOAD_GGUF_ARRAY && scalar_bytes(p->element);
+}
+
+bool load_gguf_strings(const load_gguf_pair *p)
+{
+    return p && p->kind == LOAD_GGUF_ARRAY && p->element == STRING;
+}
+
+double load_gguf_number(const load_gguf_pair *p, uint64_t i)
+{
+    int bytes = scalar_bytes(p->element);
+    return scalar_value(p->element, integer(p->items + i * (uint64_t)bytes, bytes));
+}
+
+const char *load_gguf_next(const uint8_t **at, size_t *length)
+{
+    *length = (size_t)integer(*at, 8);
+    const char *text = (const char *)*at + 8;
+    *at += 8 + *length;
+    return text;
 }
 
 const load_gguf_tensor *load_gguf_tensor_find(const load_gguf_file *f, const char *name)

@@ -14,9 +14,11 @@ typedef enum load_gguf_kind {
 typedef struct load_gguf_pair {
     const char *key;
     load_gguf_kind kind;
-    double number;    /* of an array: its first element, when that is a number */
-    const char *text; /* NUL-terminated copy; an embedded NUL is refused */
-    uint64_t count;   /* of an array */
+    double number;        /* of an array: its first element, when that is a number */
+    const char *text;     /* NUL-terminated copy; an embedded NUL is refused */
+    uint64_t count;       /* of an array */
+    uint32_t element;     /* its type, as the file codes it, … */
+    const uint8_t *items; /* … and its elements, in place in the file */
 } load_gguf_pair;
 
 typedef struct load_gguf_tensor {
@@ -41,6 +43,14 @@ tacit_status load_gguf(const void *data, size_t size, arena *memory, load_gguf_f
                        tacit_error *err);
 const load_gguf_pair *load_gguf_find(const load_gguf_file *f, const char *key); /* or NULL */
 const load_gguf_tensor *load_gguf_tensor_find(const load_gguf_file *f, const char *name);
+
+bool load_gguf_numbers(const load_gguf_pair *p); /* an array of integers, floats or bool? */
+bool load_gguf_strings(const load_gguf_pair *p); /* an array of strings? */
+/* Element i < count of an array of numbers. */
+double load_gguf_number(const load_gguf_pair *p, uint64_t i);
+/* The string at *at, which goes on to the one behind it (the first is at p->items); it is not
+ * NUL-terminated. */
+const char *load_gguf_next(const uint8_t **at, size_t *length);
 
 /* The language model the file describes (architectures llama and qwen2) as a graph that takes
  * tokens, positions and past keys and values, and gives logits and the grown ones. */

@@ -96,7 +96,7 @@ static void write_file(sbuf *b, bool packed)
     sbuf_bytes(b, "GGUF", 4);
     put(b, 3, 4);
     put(b, WEIGHTS, 8);
-    put(b, 9, 8);
+    put(b, 10, 8);
     put_text(b, "general.architecture");
     put(b, 8, 4);
     put_text(b, "llama");
@@ -113,6 +113,12 @@ static void write_file(sbuf *b, bool packed)
     put(b, 2, 8);
     put_text(b, "a");
     put_text(b, "bc");
+    put_text(b, "tokenizer.ggml.token_type"); /* of int32 */
+    put(b, 9, 4);
+    put(b, 5, 4);
+    put(b, 2, 8);
+    put(b, 1, 4);
+    put(b, (uint64_t)-6, 4);
     for (int i = 0; i < WEIGHTS; i++) {
         weight *w = &weights[i];
         int64_t rows = w->rows ? w->rows : 1, count = rows * w->columns;
@@ -231,7 +237,18 @@ static void read_back(void **state)
     assert_int_equal(f.version, 3);
     assert_int_equal(f.tensors.count, WEIGHTS);
     assert_string_equal(load_gguf_find(&f, "general.architecture")->text, "llama");
-    assert_int_equal(load_gguf_find(&f, "tokenizer.ggml.tokens")->count, 2);
+    const load_gguf_pair *tokens = load_gguf_find(&f, "tokenizer.ggml.tokens");
+    const uint8_t *at = tokens->items;
+    size_t length;
+    assert_int_equal(tokens->count, 2);
+    assert_true(load_gguf_strings(tokens) && !load_gguf_numbers(tokens));
+    assert_memory_equal(load_gguf_next(&at, &length), "a", 1);
+    assert_memory_equal(load_gguf_next(&at, &length), "bc", 2);
+    assert_int_equal(length, 2);
+    const load_gguf_pair *kinds = load_gguf_find(&f, "tokenizer.ggml.token_type");
+    assert_true(load_gguf_numbers(kinds) && !load_gguf_strings(kinds));
+    assert_int_equal(kinds->number, 1);
+    assert_int_equal(load_gguf_number(kinds, 1), -6);
     const load_gguf_tensor *t = load_gguf_tensor_find(&f, "blk.0.ffn_down.weight");
     assert_string_equal(t->type, "Q8_0");
     assert_int_equal(t->shape.dims[0], WIDTH);
