@@ -52,7 +52,7 @@ double load_gguf_number(const load_gguf_pair *p, uint64_t i);
  * NUL-terminated. */
 const char *load_gguf_next(const uint8_t **at, size_t *length);
 
-/* The language model the file describes (architectures llama and qwen2) as a graph that takes
+/* The language model the file describes (load/gguf_model.h) as a graph that takes
  * tokens, positions and past keys and values, and gives logits and the grown ones. */
 tacit_status load_gguf_graph(const load_gguf_file *f, arena *memory, ir_graph **out,
                              tacit_error *err);

@@ -44,7 +44,8 @@ static bool row_agrees(const pass_band *b, int64_t i, int64_t width, int64_t low
     return high == last && low == first;
 }
 
-/* The offset shows in the first row that ends early; the window in the last that begins late. */
+/* The offset shows in the first row that ends early (where all reach the end, it is such that they
+ * do); the window in the last that begins late. */
 static bool find_band(const ir_tensor *t, int64_t height, int64_t width, pass_band *b)
 {
     bool found = false;
@@ -57,8 +58,10 @@ static bool find_band(const ir_tensor *t, int64_t height, int64_t width, pass_ba
             b->offset = high - i;
             found = true;
         }
-        if (low > 0 && !found)
-            return false; /* a band that is open to the right is not causal */
+        if (low > 0 && !found) {
+            b->offset = width - 1;
+            found = true;
+        }
         if (low > 0)
             b->window = i + b->offset - low + 1;
         b->all_open &= low == 0 && high == width - 1;

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,8 +88,11 @@ static void put_q8_0(sbuf *b, float *row, int64_t n)
     }
 }
 
-static void write_file(sbuf *b, bool packed)
+/* `window`: keys that a query sees, or 0; only some architectures read it. */
+static void write_file(sbuf *b, bool packed, const char *arch, uint32_t window)
 {
+    char key[64];
+#define KEY(name) (snprintf(key, sizeof key, "%s." name, arch), key)
     rng r = rng_seed(17);
     sbuf data;
     sbuf_init(b, NULL);
@@ -96,17 +100,19 @@ static void write_file(sbuf *b, bool packed)
     sbuf_bytes(b, "GGUF", 4);
     put(b, 3, 4);
     put(b, WEIGHTS, 8);
-    put(b, 10, 8);
+    put(b, 11, 8);
     put_text(b, "general.architecture");
     put(b, 8, 4);
-    put_text(b, "llama");
-    put_number(b, "llama.block_count", 1);
-    put_number(b, "llama.embedding_length", WIDTH);
-    put_number(b, "llama.attention.head_count", HEADS);
-    put_number(b, "llama.attention.head_count_kv", KV);
-    put_number(b, "llama.context_length", 64);
-    put_float(b, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
-    put_float(b, "llama.rope.freq_base", 10000);
+    put_text(b, arch);
+    put_number(b, KEY("block_count"), 1);
+    put_number(b, KEY("embedding_length"), WIDTH);
+    put_number(b, KEY("attention.head_count"), HEADS);
+    put_number(b, KEY("attention.head_count_kv"), KV);
+    put_number(b, KEY("context_length"), 64);
+    put_float(b, KEY("attention.layer_norm_rms_epsilon"), 1e-5f);
+    put_float(b, KEY("rope.freq_base"), 10000);
+    put_number(b, KEY("attention.sliding_window"), window ? window : 1);
+#undef KEY
     put_text(b, "tokenizer.ggml.tokens"); /* an array of strings to step over */
     put(b, 9, 4);
     put(b, 8, 4);
@@ -230,7 +236,7 @@ static void read_back(void **state)
     arena memory;
     load_gguf_file f;
     tacit_error err = {TACIT_OK, ""};
-    write_file(&b, true);
+    write_file(&b, true, "llama", 0);
     arena_init(&memory, NULL);
     if (load_gguf(b.data, b.length, &memory, &f, &err) != TACIT_OK)
         fail_msg("%s", err.message);
@@ -266,7 +272,7 @@ static void runs_as_the_formulas_say(void **state)
         sbuf b;
         tacit_error err = {TACIT_OK, ""};
         tacit_model *model = NULL;
-        write_file(&b, packed);
+        write_file(&b, packed, "llama", 0);
         if (tacit_model_load_memory(b.data, b.length, NULL, &model, &err) != TACIT_OK)
             fail_msg("%s", err.message);
         int64_t tokens[TOKENS] = {3, 1, 9, 3}, positions[TOKENS] = {0, 1, 2, 3};
@@ -319,6 +325,77 @@ static void runs_as_the_formulas_say(void **state)
     }
 }
 
+static void run_logits(tacit_session *s, int64_t *tokens, int64_t first, int64_t seq, float *y)
+{
+    int64_t positions[TOKENS];
+    tacit_error err = {TACIT_OK, ""};
+    for (int64_t i = 0; i < seq; i++)
+        positions[i] = first + i;
+    tacit_tensor in[] = {{.name = "input_ids", .data = tokens + first},
+                         {.name = "position_ids", .data = positions}};
+    for (int i = 0; i < 2; i++) {
+        in[i].dtype = TACIT_I64;
+        in[i].rank = 2;
+        in[i].dims[0] = 1;
+        in[i].dims[1] = seq;
+        in[i].bytes = (size_t)seq * 8;
+    }
+    tacit_tensor out = {.name = "logits",
+                        .dtype = TACIT_F32,
+                        .rank = 3,
+                        .dims = {1, seq, VOCABULARY},
+                        .data = y,
+                        .bytes = (size_t)seq * VOCABULARY * sizeof(float)};
+    if (tacit_run(s, in, 2, &out, 1, &err) != TACIT_OK)
+        fail_msg("%s", err.message);
+}
+
+/* Logits of all tokens, `seq` at a time into a cache that is longer than the window. */
+static void cached_logits(const tacit_model *model, int64_t seq, float *y)
+{
+    int64_t tokens[TOKENS] = {3, 1, 9, 3};
+    tacit_dim dims[] = {{"seq", seq}};
+    tacit_compile_options o = {.dims = dims, .n_dims = 1, .cache_capacity = 8};
+    tacit_error err = {TACIT_OK, ""};
+    tacit_program *p = NULL;
+    tacit_session *s = NULL;
+    if (tacit_compile(model, &o, &p, &err) != TACIT_OK ||
+        tacit_session_create(p, &s, &err) != TACIT_OK)
+        fail_msg("%s", err.message);
+    for (int64_t at = 0; at < TOKENS; at += seq)
+        run_logits(s, tokens, at, seq, y + at * VOCABULARY);
+    tacit_session_free(s);
+    tacit_program_free(p);
+}
+
+/* Tokens one by one, in pairs and all at once see the same windows; without one the last token
+ * sees more. */
+static void windows_hold_in_caches(void **state)
+{
+    (void)state;
+    float y[2][3][TOKENS * VOCABULARY]; /* by file: with a window, without; by tokens in a run */
+    for (int file = 0; file < 2; file++) {
+        sbuf b;
+        tacit_error err = {TACIT_OK, ""};
+        tacit_model *model = NULL;
+        write_file(&b, false, file ? "qwen2" : "phi3", 2);
+        if (tacit_model_load_memory(b.data, b.length, NULL, &model, &err) != TACIT_OK)
+            fail_msg("%s", err.message);
+        for (int i = 0; i < 3; i++)
+            cached_logits(model, (int64_t[]){1, 2, TOKENS}[i], y[file][i]);
+        tacit_model_free(model);
+        sbuf_free(&b);
+    }
+    for (int i = 0; i < TOKENS * VOCABULARY; i++)
+        for (int k = 0; k < 4; k++)
+            assert_float_equal(y[k / 2][k % 2][i], y[k / 2][2][i], 1e-5f);
+    double apart[2] = {0, 0}; /* of tokens that see all, of the last */
+    for (int i = 0; i < TOKENS * VOCABULARY; i++)
+        if (i < 2 * VOCABULARY || i >= 3 * VOCABULARY)
+            apart[i >= 3 * VOCABULARY] += fabs((double)(y[0][0][i] - y[1][0][i]));
+    assert_true(apart[0] < 1e-4 && apart[1] > 1e-2);
+}
+
 static tacit_status try_bytes(const void *data, size_t size)
 {
     arena memory;
@@ -338,7 +415,7 @@ static void damaged_files_are_refused(void **state)
 {
     (void)state;
     sbuf b;
-    write_file(&b, true);
+    write_file(&b, true, "llama", 0);
     size_t whole = b.length;
     for (size_t n = 0; n < whole; n += n < 2000 ? 1 : 37)
         assert_int_not_equal(try_bytes(b.data, n), TACIT_OK);
@@ -364,6 +441,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(read_back),
         cmocka_unit_test(runs_as_the_formulas_say),
+        cmocka_unit_test(windows_hold_in_caches),
         cmocka_unit_test(damaged_files_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
