@@ -400,7 +400,8 @@ static void project(graph_maker *k, ir_value *h, int64_t layer, ir_value *out[3]
     ir_value *joined = NULL;
     if (find(k, layer, "attn_qkv.weight", false))
         joined = linear(k, h, layer, "attn_qkv", m->width, sizes[0] + sizes[1] + sizes[2]);
-    for (int i = 0, at = 0; i < 3; at += (int)sizes[i++])
+    int64_t at = 0;
+    for (int i = 0; i < 3; at += sizes[i++])
         out[i] = joined ? columns(k, joined, at, at + sizes[i])
                         : linear(k, h, layer, stems[i], m->width, sizes[i]);
 }
