@@ -20,6 +20,18 @@ const char *cpu_isa_name(cpu_isa isa)
 }
 
 #if defined(__x86_64__)
+/* AMD's family 1Ah and later have vector pipes of 64 bytes, but for two of its mobile processors.
+ * (They say so in CPUID Fn8000_001A, which virtual machines rarely see.) */
+static bool has_wide_pipes(void)
+{
+    unsigned a, b, c, d;
+    __cpuid(1, a, b, c, d);
+    unsigned family = ((a >> 8) & 0xf) + ((a >> 20) & 0xff);
+    unsigned model = ((a >> 4) & 0xf) | ((a >> 12) & 0xf0);
+    bool mobile = (model >= 0x20 && model <= 0x2f) || (model >= 0x60 && model <= 0x6f);
+    return __builtin_cpu_is("amd") && family >= 0x1a && !(family == 0x1a && mobile);
+}
+
 static cpu_features detect_hardware(void)
 {
     cpu_features f = {CPU_PORTABLE};
@@ -44,6 +56,7 @@ static cpu_features detect_hardware(void)
     f.avx512_vbmi = __builtin_cpu_supports("avx512vbmi");
     f.avx512_vbmi2 = __builtin_cpu_supports("avx512vbmi2");
     f.vaes512 = (c >> 9) & 1;
+    f.wide_pipes = has_wide_pipes();
     return f;
 }
 #else
@@ -66,7 +79,7 @@ cpu_features cpu_detect(void)
     if (most < f.isa) {
         f.isa = most;
         f.avx512_vnni = f.avx512_bf16 = f.avx512_ifma = f.avx512_vbmi = false;
-        f.avx512_vbmi2 = f.vaes512 = false;
+        f.avx512_vbmi2 = f.vaes512 = f.wide_pipes = false;
         if (most == CPU_PORTABLE)
             f.aes = f.pclmul = f.sse41 = f.sha = f.adds_beside_fma = false;
     }

@@ -18,6 +18,9 @@ typedef struct cpu_features {
     bool avx512_vnni, avx512_bf16, avx512_ifma, avx512_vbmi, avx512_vbmi2;
     bool aes, vaes512, pclmul, sse41, sha;
     bool adds_beside_fma; /* units of their own add while all others multiply (AMD since Zen) */
+    /* Two vectors of 64 bytes are read, two added and two multiplied in each cycle, and filling one
+     * with a number that is read takes none of them (AMD Zen 5, but for small ones). */
+    bool wide_pipes;
     uint64_t cache_bytes; /* cpu_cache_bytes where somebody asked, else 0 */
     uint64_t core_bytes;  /* cpu_core_bytes, likewise */
 } cpu_features;

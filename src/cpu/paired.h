@@ -29,7 +29,7 @@
 
 enum {
     CPU_PAIRED_RUN = 16,
-    CPU_PAIRED_LEFT = 32768, /* floats of A that a tile scales at a time */
+    CPU_PAIRED_LEFT = 65536, /* floats of A that a tile scales at a time */
     CPU_PAIRED_ROWS = 216,   /* most rows of a tile */
     CPU_PAIRED_TAPS = 25,    /* most taps of a window */
 };
@@ -79,6 +79,7 @@ typedef struct cpu_paired_args {
     uint32_t row_blocks, col_blocks, parts;
     bool columns_first;
     bool streamed;      /* B comes from memory: ask for the next panel early */
+    bool wide;          /* cpu_features.wide_pipes */
     int64_t block_rows; /* of a row block */
     int64_t block_cols; /* a multiple of the panel width */
     cpu_epilogue epilogue;

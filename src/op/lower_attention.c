@@ -101,6 +101,7 @@ static void set_paired(op_lower *c, cpu_attention_args *a)
     if (a->causal && keys > FEW_KEYS)
         keys = FEW_KEYS;
     int64_t blocks = (a->keys + keys - 1) / keys;
+    a->wide = c->cpu.wide_pipes;
     a->block_keys = ((a->keys + blocks - 1) / blocks + 15) / 16 * 16;
     /* Packed keys serve all queries of a head where there are heads enough to go round. */
     cut_queries(a, a->batch * a->heads >= 4 ? CPU_ATTENTION_PAIRED_ROWS : CPU_ATTENTION_QUERIES, 1);

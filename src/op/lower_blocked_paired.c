@@ -104,6 +104,7 @@ tacit_status op_lower_blocked_paired(op_lower *c, const op_conv *conv, const flo
                          .a_run = plane,
                          .c_row = OP_BLOCK,
                          .c_vector = plane,
+                         .wide = c->cpu.wide_pipes,
                          .residual_row = OP_BLOCK}};
     size_t taps = 0;
     if (copied) {

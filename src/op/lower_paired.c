@@ -50,7 +50,8 @@ static void cut(const op_lower *c, op_paired *d)
     cpu_paired_args *a = &d->a;
     int64_t height = cpu_paired_height(isa), width = cpu_paired_width(isa);
     int64_t panels = (a->n + width - 1) / width;
-    int64_t deep = a->k < DEPTH ? a->k : DEPTH, most = CPU_PAIRED_LEFT / cpu_paired_whole(deep);
+    int64_t left = c->cpu.wide_pipes ? CPU_PAIRED_LEFT : CPU_PAIRED_LEFT / 2;
+    int64_t deep = a->k < DEPTH ? a->k : DEPTH, most = left / cpu_paired_whole(deep);
     most = most < CPU_PAIRED_ROWS ? most : CPU_PAIRED_ROWS;
     int64_t blocks = (a->m + most - 1) / most;
     /* One block is cut by columns, so its rows go to both threads. */
@@ -62,7 +63,7 @@ static void cut(const op_lower *c, op_paired *d)
         a->block_rows = alone ? a->m : even_rows(a->m, blocks, height);
     blocks = (a->m + a->block_rows - 1) / a->block_rows;
     a->row_blocks = (uint32_t)blocks;
-    int64_t depth = CPU_PAIRED_LEFT / a->block_rows / CPU_PAIRED_RUN * CPU_PAIRED_RUN;
+    int64_t depth = left / a->block_rows / CPU_PAIRED_RUN * CPU_PAIRED_RUN;
     int64_t parts = (a->k + depth - 1) / depth; /* of K */
     a->kc = cpu_paired_whole((a->k + parts - 1) / parts);
     double panel_ns = (double)(a->k * width * a->block_rows) / 75.0;
@@ -269,6 +270,7 @@ op_paired op_paired_of(const op_lower *c, const op_product *p)
                              .a_run = g->a_col * CPU_PAIRED_RUN,
                              .c_row = g->c_row,
                              .c_vector = cpu_paired_vector(c->cpu.isa),
+                             .wide = c->cpu.wide_pipes,
                              .residual_row = g->residual_row,
                              .epilogue = g->epilogue}};
 }

@@ -78,11 +78,27 @@ static void end(problem *t)
     free(t->q), free(t->k), free(t->v), free(t->out);
 }
 
+/* Both kinds of pipes give the same bits. */
 static void run(problem *t, cpu_isa isa)
 {
     uint32_t tiles = t->p.blocks * (uint32_t)(t->p.batch * t->p.heads);
-    for (uint32_t i = tiles; i-- > 0;)
-        CPU_PICK(isa, cpu_attention_paired_f32)(&t->p, i, i + 1);
+    size_t bytes = (size_t)t->floats * sizeof *t->out;
+    float *before = malloc(bytes), *narrow = malloc(bytes);
+    assert_true(before && narrow);
+    memcpy(before, t->out, bytes);
+    for (int wide = 0; wide < 2; wide++) {
+        t->p.wide = wide;
+        for (uint32_t i = tiles; i-- > 0;)
+            CPU_PICK(isa, cpu_attention_paired_f32)(&t->p, i, i + 1);
+        if (wide) {
+            assert_memory_equal(t->out, narrow, bytes);
+        } else {
+            memcpy(narrow, t->out, bytes);
+            memcpy(t->out, before, bytes);
+        }
+    }
+    free(before);
+    free(narrow);
 }
 
 static void run_plain(problem *t, cpu_isa isa)

@@ -16,7 +16,7 @@ typedef struct problem {
     int64_t block_rows, block_panels;
     uint32_t parts;    /* of the rows of a block */
     uint32_t together; /* tiles in one call */
-    bool columns_first, streamed;
+    bool columns_first, streamed, wide;
     bool halved; /* seven products of halves; `parts` are of all rows then */
     bool *mark;  /* by column: is it summed in the plain way? NULL: all are left as they are */
 } problem;
@@ -199,6 +199,7 @@ static void run(setup *s, cpu_isa isa)
                          .parts = q->parts ? q->parts : 1,
                          .columns_first = q->columns_first,
                          .streamed = q->streamed,
+                         .wide = q->wide,
                          .block_cols = q->block_panels * width,
                          .epilogue = q->e};
     p.col_blocks = (uint32_t)((q->n + p.block_cols - 1) / p.block_cols);
@@ -284,6 +285,7 @@ static problem random_problem(rng *r, int64_t m, int64_t n, int64_t k)
     q.columns_first = rng_below(r, 3) == 0;
     q.parts = q.columns_first ? 1 : 1 + (uint32_t)rng_below(r, 3);
     q.streamed = rng_below(r, 2);
+    q.wide = rng_below(r, 2);
     q.together = 1 + (uint32_t)rng_below(r, 5);
     if (rng_below(r, 3) == 0)
         halve(&q);
@@ -323,6 +325,33 @@ static void sixteen_rows(void **state)
             if (d % 3 == 0)
                 q.e.alpha = 1, q.e.act = CPU_ACT_GELU_TANH, q.residual = false;
             check(&q, isa, &r);
+        }
+}
+
+/* Register tiles of both kinds of pipes, of every size. (Sixteen rows are cut otherwise.) */
+static void wide_pipes_give_the_same_bits(void **state)
+{
+    (void)state;
+    rng r = rng_seed(12);
+    const int64_t columns[] = {16, 32, 48, 100, 128}, depths[] = {16, 70, 300};
+    FOR_EACH_ISA(isa)
+    for (int64_t m = 1; m < 52; m++)
+        for (size_t j = 0; j < sizeof columns / sizeof *columns; j++) {
+            problem q = random_problem(&r, m, columns[j], depths[rng_below(&r, 3)]);
+            q.block_rows = q.block_rows == CPU_PAIRED_TALL ? q.block_rows - 1 : q.block_rows;
+            if (m % q.block_rows == CPU_PAIRED_TALL || m == CPU_PAIRED_TALL)
+                continue;
+            setup s = begin(&q, &r);
+            size_t bytes = (size_t)(m * s.c_row) * sizeof *s.c;
+            s.q.wide = false;
+            run(&s, isa);
+            float *narrow = s.c;
+            s.c = test_floats(&r, m * s.c_row, 777, 777);
+            s.q.wide = true;
+            run(&s, isa);
+            assert_memory_equal(s.c, narrow, bytes);
+            free(narrow);
+            end(&s);
         }
 }
 
@@ -595,6 +624,7 @@ int main(void)
         cmocka_unit_test(windows_are_packed_by_taps),
         cmocka_unit_test(every_small_edge_shape),
         cmocka_unit_test(sixteen_rows),
+        cmocka_unit_test(wide_pipes_give_the_same_bits),
         cmocka_unit_test(random_larger_shapes),
         cmocka_unit_test(bits_do_not_depend_on_the_cut),
         cmocka_unit_test(as_exact_as_stated),
