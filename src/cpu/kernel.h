@@ -12,7 +12,7 @@
 
 typedef void (*cpu_kernel)(const void *args, uint32_t begin, uint32_t end);
 
-enum { CPU_STACK_SCRATCH = 288 * 1024 };
+enum { CPU_STACK_SCRATCH = 416 * 1024 };
 
 /* Where a kernel reports what it could not do (an index out of range…). One per session; the
  * executor looks after each thunk. The first report of a run is kept. */

@@ -56,7 +56,7 @@ static void cut(const op_lower *c, op_paired *d)
     int64_t blocks = (a->m + most - 1) / most;
     /* One block is cut by columns, so its rows go to both threads. */
     bool alone =
-        blocks == 1 && (d->whole ? panels >= FEW_PANELS || a->m < 4 * height : a->m < 8 * height);
+        blocks == 1 && (c->cpu.wide_pipes || (d->whole ? panels >= FEW_PANELS || a->m < 4 * height : a->m < 8 * height));
     if (blocks >= FEW_BLOCKS)
         a->block_rows = most / height * height;
     else
