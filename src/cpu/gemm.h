@@ -48,6 +48,7 @@ typedef struct cpu_gemm_args {
     /* A packed B comes from memory, not from a cache; of windows: their rows lie so far apart that
      * the next panel must be asked for. */
     bool streamed;
+    bool wide;   /* cpu_features.wide_pipes */
     bool copy_a; /* rows of A collide in L1 or are strided: compact them */
     /* A convolution: A is the weights, column j of B is what the window over output pixel j sees.
      * Row k of it lies taps[k] elements after the pixel's origin, which is

@@ -303,6 +303,7 @@ static tacit_status emit(op_lower *c, op_product *p)
     op_lower_cut(g, p->batch, c->cpu.isa);
     g->ordered = c->batch_invariant;
     g->streamed = op_lower_streams(c);
+    g->wide = c->cpu.wide_pipes;
     if (is_packable(c, p, 1)) {
         int way = choose_way(c, p);
         if (way == WAY_HALVED)

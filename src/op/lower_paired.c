@@ -54,9 +54,10 @@ static void cut(const op_lower *c, op_paired *d)
     int64_t deep = a->k < DEPTH ? a->k : DEPTH, most = left / cpu_paired_whole(deep);
     most = most < CPU_PAIRED_ROWS ? most : CPU_PAIRED_ROWS;
     int64_t blocks = (a->m + most - 1) / most;
-    /* One block is cut by columns, so its rows go to both threads. */
-    bool alone =
-        blocks == 1 && (c->cpu.wide_pipes || (d->whole ? panels >= FEW_PANELS || a->m < 4 * height : a->m < 8 * height));
+    /* One block is cut by columns, so its rows go to both threads; but B is read once then, which
+     * wide pipes feel more. */
+    bool few_rows = d->whole ? panels >= FEW_PANELS || a->m < 4 * height : a->m < 8 * height;
+    bool alone = blocks == 1 && (few_rows || c->cpu.wide_pipes);
     if (blocks >= FEW_BLOCKS)
         a->block_rows = most / height * height;
     else

@@ -328,7 +328,8 @@ static void sixteen_rows(void **state)
         }
 }
 
-/* Register tiles of both kinds of pipes, of every size. (Sixteen rows of short sums are cut otherwise.)
+/* Register tiles of both kinds of pipes, of every size. (Sixteen rows of short sums are cut
+ * otherwise.)
  */
 static void wide_pipes_give_the_same_bits(void **state)
 {

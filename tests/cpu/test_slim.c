@@ -115,6 +115,7 @@ static void check_slim(const operands *o, cpu_isa isa, cpu_gemm_args *p, const f
     for (int form = 0; form < (more ? 8 : 4); form++) {
         cpu_features cpu = {.isa = isa, .avx512_vbmi2 = form >= 4};
         p->streamed = form & 1;
+        p->wide = form & 2;
         memset(got, 0x5a, (size_t)o->n * sizeof *got);
         if (form & 2)
             cpu_slim_kernel (&cpu)(p, 0, p->col_tiles);
