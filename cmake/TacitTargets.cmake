@@ -40,7 +40,7 @@ target_link_libraries(tacit_flags INTERFACE m Threads::Threads ${CMAKE_DL_LIBS})
 include(TacitOptional)
 include(TacitCuda)
 
-set(rooms base ir op load pass diff plan prog cpu task fss cuda secure api)
+set(rooms base token ir op load pass diff plan prog cpu task fss cuda secure api)
 set(sources)
 foreach(room ${rooms})
   file(GLOB_RECURSE found CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${room}/*.c)

@@ -125,6 +125,34 @@ def gguf_seeds():
     save("gguf", "empty", b"GGUF" + struct.pack("<IQQ", 2, 0, 0))
 
 
+def token_seeds():
+    """Vocabularies, with a text behind each."""
+    def text(s):
+        return struct.pack("<Q", len(s.encode())) + s.encode()
+
+    def pair(key, kind, data):
+        return text("tokenizer.ggml." + key) + struct.pack("<I", kind) + data
+
+    def strings(key, items):
+        return pair(key, 9, struct.pack("<IQ", 8, len(items)) + b"".join(map(text, items)))
+
+    def numbers(key, kind, code, items):
+        return pair(key, 9, struct.pack(f"<IQ{len(items)}{code}", kind, len(items), *items))
+
+    tokens = ["\u0120", "a", "b", "ab", "\u0120a", "\u010a", "1", "'", "s", "<e>", "<u>"]
+    common = [strings("tokens", tokens), numbers("token_type", 5, "i", [1] * 9 + [3, 4]),
+              pair("model", 8, text("gpt2")), strings("merges", ["a b", "\u0120 a"]),
+              pair("bos_token_id", 4, struct.pack("<I", 9)), pair("add_bos_token", 7, b"\1")]
+    files = {name: common + [pair("pre", 8, text(name))] for name in ("gpt-2", "starcoder", "llama-bpe", "qwen2")}
+    tokens = ["<unk>", "<s>", "\u2581", "a", "\u2581a", "<0x0A>", "<u>"]
+    files["scores"] = [strings("tokens", tokens), numbers("token_type", 5, "i", [2, 3, 1, 1, 1, 6, 4]),
+                       numbers("scores", 6, "f", [0, 0, -3, -4, -1, 0, 0]), pair("model", 8, text("llama"))]
+    for name, pairs in files.items():
+        head = b"GGUF" + struct.pack("<IQQ", 3, 0, len(pairs)) + b"".join(pairs)
+        said = b" ab  a\na'sS 111<u>a<e>"
+        save("token", name, head + said.rjust(96, b"a"))
+
+
 def safetensors_seeds():
     entries = {"__metadata__": {"format": "x\u00fc\n"},
                "a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
@@ -139,4 +167,5 @@ if __name__ == "__main__":
     array_seeds()
     safetensors_seeds()
     gguf_seeds()
+    token_seeds()
     packed_seeds()

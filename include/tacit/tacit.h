@@ -192,6 +192,37 @@ TACIT_API TACIT_MUST_USE tacit_status tacit_model_text(const tacit_model *model,
                                                        char **out, tacit_error *err);
 TACIT_API void tacit_text_free(char *text);
 
+/* -------------------------------------------------------------------------- tokenizer -------- */
+
+/* From text to the tokens a language model takes, and back. Immutable: any number of threads may
+ * use one. docs/generation.md says which there are. */
+typedef struct tacit_tokenizer tacit_tokenizer;
+
+/* Of a GGUF file; it is not needed afterwards. Of the options the allocator counts. */
+TACIT_API TACIT_MUST_USE tacit_status tacit_tokenizer_load(const char *path,
+                                                           const tacit_load_options *options,
+                                                           tacit_tokenizer **out, tacit_error *err);
+TACIT_API void tacit_tokenizer_free(tacit_tokenizer *tokenizer);
+TACIT_API uint32_t tacit_tokenizer_size(const tacit_tokenizer *tokenizer); /* tokens it knows */
+
+enum {
+    TACIT_ENCODE_BARE = 1,   /* without the tokens that begin and end a text */
+    TACIT_ENCODE_SPECIAL = 2 /* names of control tokens in the text stand for them */
+};
+/* The tokens of `length` bytes of UTF-8. *count receives how many there are, of which `ids`
+ * receives the first `capacity` (0 to ask for the count alone). */
+TACIT_API TACIT_MUST_USE tacit_status tacit_tokenizer_encode(const tacit_tokenizer *tokenizer,
+                                                             const char *text, size_t length,
+                                                             int flags, int64_t *ids,
+                                                             size_t capacity, size_t *count,
+                                                             tacit_error *err);
+/* The bytes that a token stands for, which may be a part of a character; not terminated. None for
+ * control tokens and for ids that are no token. They belong to the tokenizer. */
+TACIT_API const char *tacit_tokenizer_piece(const tacit_tokenizer *tokenizer, int64_t id,
+                                            size_t *length);
+/* 1: the model says by this token that its text has ended. */
+TACIT_API int tacit_tokenizer_ends(const tacit_tokenizer *tokenizer, int64_t id);
+
 /* ------------------------------------------------------------------------------ build -------- */
 
 /* A model under construction: values are numbers, 0 an absent optional input. Not thread-safe. */

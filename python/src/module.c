@@ -281,7 +281,8 @@ static bool ready(PyObject *module)
     Py_INCREF(py.error);
     return PyModule_AddObject(module, "Error", py.error) == 0 && py_model_ready(module) &&
            py_program_ready(module) && py_session_ready(module) && py_runner_ready(module) &&
-           py_builder_ready(module) && py_pool_ready() && py_secure_ready(module);
+           py_builder_ready(module) && py_pool_ready() && py_secure_ready(module) &&
+           py_tokenizer_ready(module);
 }
 
 PyMODINIT_FUNC PyInit__tacit(void);

@@ -196,6 +196,7 @@ bool py_runner_ready(PyObject *module);
 bool py_pool_ready(void);
 bool py_builder_ready(PyObject *module);
 bool py_secure_ready(PyObject *module);
+bool py_tokenizer_ready(PyObject *module);
 PyObject *py_load(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *py_load_memory(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *py_session_new(PyObject *program, bool strict);

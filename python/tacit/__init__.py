@@ -15,7 +15,7 @@ from typing import (
 )  # fmt: skip
 
 from . import _tacit
-from ._tacit import Error
+from ._tacit import Error, Tokenizer
 
 if TYPE_CHECKING:
     from . import backend, onnxruntime, secure, torch, train  # noqa: F401
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 __version__ = _tacit.version()
 __all__ = [
     "About", "Error", "Graph", "Model", "Port", "Program", "Quantized", "Runner", "Session",
-    "TrainStep", "Value", "View", "compile", "from_torch", "grad", "jvp", "load", "quantize", "runner", "scan",
-    "show", "train_step", "vmap",
+    "Tokenizer", "TrainStep", "Value", "View", "compile", "from_torch", "grad", "jvp", "load",
+    "quantize", "runner", "scan", "show", "train_step", "vmap",
 ]  # fmt: skip
 
 _EXECUTORS = {"serial": 0, "reference": 1, "tasks": 2}

@@ -9,6 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
+from test_gguf import write
 
 import tacit
 import tacit.onnxruntime
@@ -146,9 +147,19 @@ def private():
     refused(lambda: tacit.secure.sim(MODEL, X[:, :2].copy(), dims={"batch": 2}))
 
 
+def tokens(path):
+    names = {"model": "llama", "tokens": ["<unk>", "▁", "a"], "scores": [0.0, -1.0, -2.0]}
+    write(path, {f"tokenizer.ggml.{k}": v for k, v in names.items()}, {})
+    t = tacit.Tokenizer(path)
+    t.decode(t.encode("a" * 100)), t.piece(1), t.ends(1), t.size
+    refused(lambda: t.decode([1, "a"]))
+    refused(lambda: t.encode(b"a"))
+    refused(lambda: tacit.Tokenizer(path.parent / "none.gguf"))
+
+
 USES = [
     run, run_badly, compile_and_close, load_and_save, transform, look, drop_in, large_outputs,
-    strings_and_sequences, private, build,
+    strings_and_sequences, private, build, tokens,
 ]  # fmt: skip
 
 

@@ -17,6 +17,7 @@ int cmd_compare(int argc, char **argv);
 int cmd_conformance(int argc, char **argv);
 int cmd_example(int argc, char **argv);
 int cmd_explain(int argc, char **argv);
+int cmd_generate(int argc, char **argv);
 int cmd_ops(int argc, char **argv);
 int cmd_passes(int argc, char **argv);
 int cmd_profile(int argc, char **argv);

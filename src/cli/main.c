@@ -17,6 +17,7 @@ static const struct {
     {"conformance", cmd_conformance, "run the ONNX conformance suite"},
     {"example", cmd_example, "write a well-known architecture with seeded weights"},
     {"explain", cmd_explain, "why each node became what it is"},
+    {"generate", cmd_generate, "go on with a text: GGUF language models"},
     {"ops", cmd_ops, "print the op table"},
     {"passes", cmd_passes, "list the passes"},
     {"profile", cmd_profile, "where the time of a run goes"},

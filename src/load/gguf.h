@@ -4,6 +4,7 @@
 #define LOAD_GGUF_H
 
 #include "op/op.h"
+#include "token/tokenizer.h"
 
 typedef enum load_gguf_kind {
     LOAD_GGUF_NUMBER, /* integers, floats and bool */
@@ -56,5 +57,10 @@ const char *load_gguf_next(const uint8_t **at, size_t *length);
  * tokens, positions and past keys and values, and gives logits and the grown ones. */
 tacit_status load_gguf_graph(const load_gguf_file *f, arena *memory, ir_graph **out,
                              tacit_error *err);
+
+/* The tokenizer the file describes ("gpt2" with a known way of splitting, or "llama"), in `memory`.
+ */
+tacit_status load_gguf_tokenizer(const load_gguf_file *f, arena *memory, token_tokenizer **out,
+                                 tacit_error *err);
 
 #endif

@@ -564,6 +564,28 @@ static tacit_status make(graph_maker *k)
     return TACIT_OK;
 }
 
+/* How many positions the graph has, which may be fewer than the file says, and what the file says
+ * in single words and numbers; vocabularies are arrays. */
+static tacit_status tell_metadata(graph_maker *k)
+{
+    const load_gguf_tensor *learned = load_gguf_tensor_find(k->f, "position_embd.weight");
+    int64_t rows = learned && learned->shape.rank == 2 ? learned->shape.dims[0] : INT64_MAX;
+    const char *positions =
+        arena_printf(k->g->memory, "%lld", (long long)(rows < k->m.context ? rows : k->m.context));
+    if (!positions || !ir_metadata_add(k->g, "tacit.positions", positions))
+        return error_memory(k->err, "the graph");
+    for (uint32_t i = 0; i < k->f->pairs.count; i++) {
+        const load_gguf_pair *p = &k->f->pairs.data[i];
+        const char *text = p->kind == LOAD_GGUF_STRING ? p->text
+                           : p->kind == LOAD_GGUF_NUMBER
+                               ? arena_printf(k->g->memory, "%.17g", p->number)
+                               : "";
+        if (p->kind != LOAD_GGUF_ARRAY && (!text || !ir_metadata_add(k->g, p->key, text)))
+            return error_memory(k->err, "the graph");
+    }
+    return TACIT_OK;
+}
+
 tacit_status load_gguf_graph(const load_gguf_file *f, arena *memory, ir_graph **out,
                              tacit_error *err)
 {
@@ -571,6 +593,7 @@ tacit_status load_gguf_graph(const load_gguf_file *f, arena *memory, ir_graph **
     if (!k.g)
         return error_memory(err, "the graph");
     TRY(make(&k));
+    TRY(tell_metadata(&k));
     *out = k.g;
     return TACIT_OK;
 }

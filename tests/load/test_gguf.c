@@ -254,13 +254,42 @@ static void read_back(void **state)
     const load_gguf_pair *kinds = load_gguf_find(&f, "tokenizer.ggml.token_type");
     assert_true(load_gguf_numbers(kinds) && !load_gguf_strings(kinds));
     assert_int_equal(kinds->number, 1);
-    assert_int_equal(load_gguf_number(kinds, 1), -6);
+    assert_int_equal((int)load_gguf_number(kinds, 1), -6);
     const load_gguf_tensor *t = load_gguf_tensor_find(&f, "blk.0.ffn_down.weight");
     assert_string_equal(t->type, "Q8_0");
     assert_int_equal(t->shape.dims[0], WIDTH);
     assert_int_equal(t->shape.dims[1], FFN);
     assert_int_equal(t->bytes, WIDTH * FFN / 32 * 34);
     arena_free(&memory);
+    sbuf_free(&b);
+}
+
+/* What a file says in words and numbers is the model's metadata, and so is how far it reaches. */
+static void metadata(void **state)
+{
+    (void)state;
+    static const char *const want[][2] = {{"tacit.positions", "64"},
+                                          {"general.architecture", "llama"},
+                                          {"llama.embedding_length", "32"},
+                                          {"llama.rope.freq_base", "10000"}};
+    sbuf b;
+    tacit_error err = {TACIT_OK, ""};
+    tacit_model *model = NULL;
+    tacit_about about;
+    write_file(&b, true, "llama", 0);
+    if (tacit_model_load_memory(b.data, b.length, NULL, &model, &err) != TACIT_OK)
+        fail_msg("%s", err.message);
+    tacit_model_about(model, &about);
+    assert_int_equal(about.metadata_count, 1 + 9); /* of 11 in the file two are arrays */
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < about.metadata_count; i++) {
+        const char *key, *value;
+        assert_int_equal(tacit_model_metadata(model, i, &key, &value), TACIT_OK);
+        for (size_t k = 0; k < sizeof want / sizeof *want; k++)
+            found += strcmp(key, want[k][0]) == 0 && strcmp(value, want[k][1]) == 0;
+    }
+    assert_int_equal(found, sizeof want / sizeof *want);
+    tacit_model_free(model);
     sbuf_free(&b);
 }
 
@@ -440,6 +469,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(read_back),
+        cmocka_unit_test(metadata),
         cmocka_unit_test(runs_as_the_formulas_say),
         cmocka_unit_test(windows_hold_in_caches),
         cmocka_unit_test(damaged_files_are_refused),

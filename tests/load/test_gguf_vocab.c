@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Vocabularies in GGUF files: what the keys mean, and files that do not fit together. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "load/gguf.h"
+#include "support/gguf_writer.h"
+
+#define COUNT(array) ((uint32_t)(sizeof(array) / sizeof *(array)))
+#define KEY "tokenizer.ggml."
+
+/* What is written; an absent part is NULL or -1. */
+typedef struct parts {
+    const char *model, *pre, *tokens_as_text;
+    const char *const *tokens;
+    uint32_t n_tokens;
+    const float *scores;
+    uint32_t n_scores;
+    const int32_t *kinds;
+    uint32_t n_kinds;
+    const char *const *merges;
+    uint32_t n_merges;
+    int64_t first, last, eot, unknown, add_first, add_last, space;
+    const char *text_key; /* written as a string, which it should not be */
+} parts;
+
+static const char *const scored[] = {"<unk>", "<s>",     "</s>",      "\u2581",
+                                     "a",     "\u2581a", "<|eot_id|>"};
+static const float scores[] = {0, 0, 0, -3, -4, -1, 0};
+static const int32_t kinds[] = {2, 3, 3, 1, 1, 1, 3};
+static const char *const bytes[] = {"\u0120", "a", "b", "ab", "<|im_end|>", "<|endoftext|>"};
+static const int32_t byte_kinds[] = {1, 1, 1, 1, 3, 3};
+static const char *const merges[] = {"a b"};
+#define NUMBERS                                                                                    \
+    .first = -1, .last = -1, .eot = -1, .unknown = -1, .add_first = -1, .add_last = -1, .space = -1
+#define SCORED                                                                                     \
+    {                                                                                              \
+        .model = "llama", .tokens = scored, .n_tokens = COUNT(scored), .scores = scores,           \
+        .n_scores = COUNT(scores), .kinds = kinds, .n_kinds = COUNT(kinds), NUMBERS                \
+    }
+#define BYTES                                                                                      \
+    {                                                                                              \
+        .model = "gpt2", .pre = "gpt-2", .tokens = bytes, .n_tokens = COUNT(bytes),                \
+        .kinds = byte_kinds, .n_kinds = COUNT(byte_kinds), .merges = merges,                       \
+        .n_merges = COUNT(merges), NUMBERS                                                         \
+    }
+
+static void put_number(sbuf *b, const char *name, int64_t v)
+{
+    if (v >= 0)
+        gguf_number(b, name, (uint32_t)v);
+}
+
+static void write_file(const parts *p, sbuf *b)
+{
+    gguf_begin(b);
+    if (p->model)
+        gguf_string(b, KEY "model", p->model);
+    if (p->pre)
+        gguf_string(b, KEY "pre", p->pre);
+    if (p->tokens_as_text)
+        gguf_string(b, KEY "tokens", p->tokens_as_text);
+    if (p->tokens)
+        gguf_strings(b, KEY "tokens", p->tokens, p->n_tokens);
+    if (p->scores)
+        gguf_floats(b, KEY "scores", p->scores, p->n_scores);
+    if (p->kinds)
+        gguf_ints(b, KEY "token_type", p->kinds, p->n_kinds);
+    if (p->merges)
+        gguf_strings(b, KEY "merges", p->merges, p->n_merges);
+    put_number(b, KEY "bos_token_id", p->first);
+    put_number(b, KEY "eos_token_id", p->last);
+    put_number(b, KEY "eot_token_id", p->eot);
+    put_number(b, KEY "unknown_token_id", p->unknown);
+    put_number(b, KEY "add_bos_token", p->add_first);
+    put_number(b, KEY "add_eos_token", p->add_last);
+    if (p->space >= 0)
+        gguf_flag(b, KEY "add_space_prefix", p->space != 0);
+    if (p->text_key)
+        gguf_string(b, p->text_key, "seven");
+}
+
+static tacit_status make(const parts *p, arena *memory, token_tokenizer **out, tacit_error *err)
+{
+    sbuf b;
+    arena file;
+    load_gguf_file f;
+    write_file(p, &b);
+    arena_init(&file, NULL);
+    arena_init(memory, NULL);
+    tacit_status status = load_gguf(b.data, b.length, &file, &f, err);
+    if (status == TACIT_OK)
+        status = load_gguf_tokenizer(&f, memory, out, err);
+    arena_free(&file); /* a tokenizer needs neither the file… */
+    sbuf_free(&b);     /* … nor its bytes */
+    return status;
+}
+
+static void expect_tokens(const parts *p, const char *text, uint32_t n, const int64_t *want)
+{
+    arena memory;
+    token_tokenizer *t;
+    token_ids ids = {0};
+    tacit_error err = {TACIT_OK, ""};
+    if (make(p, &memory, &t, &err) != TACIT_OK ||
+        token_encode(t, text, strlen(text), false, false, &memory, &ids, &err) != TACIT_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(ids.count, n);
+    for (uint32_t i = 0; i < n; i++)
+        assert_int_equal(ids.data[i], want[i]);
+    arena_free(&memory);
+}
+#define EXPECT(p, text, ...)                                                                       \
+    expect_tokens(p, text, COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__})
+
+static void what_keys_mean(void **state)
+{
+    (void)state;
+    parts p = SCORED; /* a first token (1) and a leading space go without saying */
+    EXPECT(&p, "a", 1, 5);
+    EXPECT(&p, "aq", 1, 5, 0);
+    p.add_first = 0;
+    p.add_last = 1;
+    EXPECT(&p, "a", 5, 2);
+    p.space = 0;
+    p.last = 4;
+    EXPECT(&p, "a", 4, 4);
+    p.add_first = 1;
+    p.first = 3;
+    EXPECT(&p, "a", 3, 4, 4);
+    parts q = BYTES;
+    EXPECT(&q, "ab a", 3, 0, 1);
+    q.first = 5; /* GPT-2 has such a token, but does not put it before a text… */
+    EXPECT(&q, "ab", 3);
+    q.pre = "llama-bpe"; /* … and llama 3 does */
+    EXPECT(&q, "ab", 5, 3);
+    q.add_first = 0;
+    EXPECT(&q, "ab", 3);
+    q.kinds = NULL; /* then all are text */
+    EXPECT(&q, "ab", 3);
+}
+
+static void what_ends_a_text(void **state)
+{
+    (void)state;
+    arena memory;
+    token_tokenizer *t;
+    tacit_error err = {TACIT_OK, ""};
+    parts p = SCORED, q = BYTES;
+    p.eot = 4;
+    assert_int_equal(make(&p, &memory, &t, &err), TACIT_OK);
+    assert_true(token_is_end(t, 2) && token_is_end(t, 4) && token_is_end(t, 6));
+    assert_false(token_is_end(t, 1) || token_is_end(t, 3));
+    arena_free(&memory);
+    assert_int_equal(make(&q, &memory, &t, &err), TACIT_OK);
+    assert_true(token_is_end(t, 4) && token_is_end(t, 5));
+    assert_false(token_is_end(t, 0));
+    arena_free(&memory);
+}
+
+static void every_way_of_cutting(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"gpt-2", "starcoder", "smollm", "command-r", "llama-bpe",
+                                        "dbrx",  "qwen2",     "olmo",   "stablelm2"};
+    for (uint32_t i = 0; i < COUNT(names); i++) {
+        parts p = BYTES;
+        p.pre = names[i];
+        EXPECT(&p, "ab", 3);
+    }
+}
+
+static void expect_refused(const parts *p, tacit_status status, const char *message)
+{
+    arena memory;
+    token_tokenizer *t = NULL;
+    tacit_error err = {TACIT_OK, ""};
+    tacit_status got = make(p, &memory, &t, &err);
+    if (got != status || !strstr(err.message, message))
+        fail_msg("%s: '%s', expected '%s'", tacit_status_text(got), err.message, message);
+    assert_null(t);
+    arena_free(&memory);
+}
+
+static void what_does_not_fit(void **state)
+{
+    (void)state;
+    parts none = {NUMBERS}, p = SCORED, q = BYTES;
+    expect_refused(&none, TACIT_ERR_UNSUPPORTED, "no tokenizer (tokenizer.ggml.model)");
+#define REFUSED(from, status, message, ...)                                                        \
+    do {                                                                                           \
+        parts x = from;                                                                            \
+        __VA_ARGS__;                                                                               \
+        expect_refused(&x, status, message);                                                       \
+    } while (0)
+    REFUSED(p, TACIT_ERR_UNSUPPORTED, "a tokenizer 'bert'", x.model = "bert");
+    REFUSED(p, TACIT_ERR_UNSUPPORTED, "no vocabulary", x.tokens = NULL);
+    REFUSED(p, TACIT_ERR_UNSUPPORTED, "no vocabulary", x.tokens = NULL; x.tokens_as_text = "a");
+    REFUSED(p, TACIT_ERR_LIMIT, "a vocabulary of 0 tokens", x.n_tokens = 0);
+    REFUSED(p, TACIT_ERR_FORMAT, "no scores", x.scores = NULL);
+    REFUSED(p, TACIT_ERR_FORMAT, "tokenizer.ggml.scores is not 7 numbers", x.n_scores = 6);
+    REFUSED(p, TACIT_ERR_FORMAT, "tokenizer.ggml.token_type is not 7 numbers", x.n_kinds = 3);
+    REFUSED(p, TACIT_ERR_FORMAT, "tokenizer.ggml.token_type is not 7 numbers", x.kinds = NULL;
+            x.text_key = KEY "token_type");
+    REFUSED(p, TACIT_ERR_VALUE, "token 0 has type 7",
+            x.kinds = ((const int32_t[]){7, 1, 1, 1, 1, 1, 1}));
+    REFUSED(p, TACIT_ERR_VALUE, "token 1 has type 0",
+            x.kinds = ((const int32_t[]){1, 0, 1, 1, 1, 1, 1}));
+    REFUSED(p, TACIT_ERR_VALUE, "token 2 has type 3",
+            x.scores = ((const float[]){0, 0, NAN, 0, 0, 0, 0}));
+    REFUSED(p, TACIT_ERR_VALUE, "tokenizer.ggml.bos_token_id is 7, but the vocabulary has 7 tokens",
+            x.first = 7);
+    REFUSED(p, TACIT_ERR_VALUE, "tokenizer.ggml.eos_token_id is 4294967295", x.last = UINT32_MAX);
+    REFUSED(p, TACIT_ERR_VALUE, "tokenizer.ggml.eot_token_id is 100", x.eot = 100);
+    REFUSED(p, TACIT_ERR_VALUE, "tokenizer.ggml.unknown_token_id is 9", x.unknown = 9);
+    REFUSED(p, TACIT_ERR_FORMAT, "bos_token_id is not a number", x.text_key = KEY "bos_token_id");
+    REFUSED(p, TACIT_ERR_FORMAT, "add_bos_token is not a number", x.text_key = KEY "add_bos_token");
+    REFUSED(q, TACIT_ERR_FORMAT, "no list of merges", x.merges = NULL);
+    REFUSED(q, TACIT_ERR_FORMAT, "no list of merges", x.merges = NULL; x.text_key = KEY "merges");
+    REFUSED(q, TACIT_ERR_FORMAT, "merge 0 is not two texts",
+            x.merges = ((const char *const[]){"ab"}));
+    REFUSED(q, TACIT_ERR_UNSUPPORTED, "does not say how words are cut", x.pre = NULL);
+    REFUSED(q, TACIT_ERR_UNSUPPORTED, "words cut as 'tekken' does", x.pre = "tekken");
+#undef REFUSED
+}
+
+/* What a file does not say is only taken for granted where the vocabulary has such tokens. */
+static void small_vocabularies(void **state)
+{
+    (void)state;
+    parts p = SCORED;
+    p.tokens = scored + 3; /* "▁", "a", "▁a": no <s> at 1, no </s> at 2 */
+    p.scores = scores + 3;
+    p.n_tokens = p.n_scores = 1;
+    p.kinds = NULL;
+    EXPECT(&p, " ", 0, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_keys_mean),       cmocka_unit_test(what_ends_a_text),
+        cmocka_unit_test(every_way_of_cutting), cmocka_unit_test(what_does_not_fit),
+        cmocka_unit_test(small_vocabularies),
+    };
+    return cmocka_run_group_tests_name("GGUF vocabularies", tests, NULL, NULL);
+}

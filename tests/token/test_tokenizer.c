@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Text to tokens and back: merges by rank and by score against slow ones, special tokens, what is
+ * put around a text, bytes that are no text. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "support/gguf_writer.h"
+#include "token/tokenizer.h"
+
+#define COUNT(array) ((uint32_t)(sizeof(array) / sizeof *(array)))
+
+/* --- making one ------------------------------------------------------------------------------- */
+
+enum { BYTES = 256, MOST = 600 };
+
+/* A vocabulary that grows: of bytes, or empty. */
+typedef struct made {
+    token_entry entries[MOST];
+    char names[BYTES][8];
+    token_rule rules[MOST];
+    token_vocabulary v;
+    arena memory;
+    token_tokenizer *t;
+} made;
+
+static int64_t add(made *m, const char *text, float score, token_kind kind)
+{
+    m->entries[m->v.count] = (token_entry){text, strlen(text), score, kind};
+    return m->v.count++;
+}
+
+static void rule(made *m, const char *text)
+{
+    m->rules[m->v.n_rules++] = (token_rule){text, strlen(text)};
+}
+
+static made *begin(bool by_score)
+{
+    made *m = calloc(1, sizeof *m);
+    m->v = (token_vocabulary){.entries = m->entries,
+                              .rules = m->rules,
+                              .by_score = by_score,
+                              .first = -1,
+                              .last = -1,
+                              .unknown = -1};
+    arena_init(&m->memory, NULL);
+    for (int b = 0; b < BYTES && !by_score; b++) /* id: the byte */
+        add(m, gguf_byte_name((unsigned char)b, m->names[b]), 0, TOKEN_NORMAL);
+    return m;
+}
+
+static made *finish(made *m)
+{
+    tacit_error err = {TACIT_OK, ""};
+    if (token_tokenizer_new(&m->v, &m->memory, &m->t, &err) != TACIT_OK)
+        fail_msg("%s", err.message);
+    return m;
+}
+
+static void end(made *m)
+{
+    arena_free(&m->memory);
+    free(m);
+}
+
+/* --- asking it -------------------------------------------------------------------------------- */
+
+enum { PLAIN = 0, BARE = 1, SPECIAL = 2 };
+
+static token_ids encode_bytes(made *m, const char *text, size_t length, int flags)
+{
+    tacit_error err = {TACIT_OK, ""};
+    token_ids ids = {0};
+    char *own = malloc(length + !length); /* so that sanitizers see its end */
+    memcpy(own, text, length);
+    if (token_encode(m->t, own, length, flags & BARE, flags & SPECIAL, &m->memory, &ids, &err) !=
+        TACIT_OK)
+        fail_msg("%s", err.message);
+    free(own);
+    return ids;
+}
+
+static void expect_ids(made *m, const char *text, int flags, uint32_t n, const int64_t *want)
+{
+    token_ids ids = encode_bytes(m, text, strlen(text), flags);
+    for (uint32_t i = 0; i < n && i < ids.count; i++)
+        if (ids.data[i] != want[i])
+            fail_msg("'%s': token %u is %lld, expected %lld", text, i, (long long)ids.data[i],
+                     (long long)want[i]);
+    if (ids.count != n)
+        fail_msg("'%s': %u tokens, expected %u", text, ids.count, n);
+}
+#define EXPECT(m, text, flags, ...)                                                                \
+    expect_ids(m, text, flags, COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__})
+
+/* The pieces of a text's tokens are the text. */
+static void expect_whole(made *m, const char *text, size_t length, const char *before)
+{
+    token_ids ids = encode_bytes(m, text, length, BARE);
+    sbuf got, want;
+    sbuf_init(&got, NULL);
+    sbuf_init(&want, NULL);
+    sbuf_text(&want, length ? before : "");
+    sbuf_bytes(&want, text, length);
+    for (uint32_t i = 0; i < ids.count; i++) {
+        size_t n;
+        const char *piece = token_piece(m->t, ids.data[i], &n);
+        sbuf_bytes(&got, piece, n);
+    }
+    assert_int_equal(got.length, want.length);
+    if (want.length)
+        assert_memory_equal(got.data, want.data, want.length);
+    sbuf_free(&got);
+    sbuf_free(&want);
+}
+
+/* --- bytes, by rank --------------------------------------------------------------------------- */
+
+static void by_rank(void **state)
+{
+    (void)state;
+    made *m = begin(false);
+    int64_t er = add(m, "er", 0, TOKEN_NORMAL), lo = add(m, "lo", 0, TOKEN_NORMAL);
+    int64_t low = add(m, "low", 0, TOKEN_NORMAL), lower = add(m, "lower", 0, TOKEN_NORMAL);
+    int64_t aa = add(m, "aa", 0, TOKEN_NORMAL), spaced = add(m, "\u0120a", 0, TOKEN_NORMAL);
+    rule(m, "e r");
+    rule(m, "l o");
+    rule(m, "lo w");
+    rule(m, "low er");
+    rule(m, "a a");
+    rule(m, "\u0120 a");
+    rule(m, "q u");      /* what it makes is no token: never used */
+    rule(m, "\u20ac x"); /* no byte has this name: never used */
+    rule(m, "e r");      /* again: the first counts */
+    finish(m);
+    EXPECT(m, "lower", PLAIN, lower);
+    EXPECT(m, "lowe", PLAIN, low, 'e');
+    EXPECT(m, "lo er", PLAIN, lo, ' ', er);
+    EXPECT(m, "aaa", PLAIN, aa, 'a');       /* of equals the left */
+    EXPECT(m, " aaa", PLAIN, ' ', aa, 'a'); /* "a a" comes before "Ġ a" */
+    EXPECT(m, " a", PLAIN, spaced);
+    EXPECT(m, "lo\nwer", PLAIN, lo, '\n', 'w', er); /* words are merged alone */
+    EXPECT(m, "qu\xff", PLAIN, 'q', 'u', 0xff);
+    EXPECT(m, "\u00e9", PLAIN, 0xc3, 0xa9);
+    expect_ids(m, "", PLAIN, 0, NULL);
+    assert_int_equal(token_count(m->t), BYTES + 6);
+    end(m);
+}
+
+/* Rules between whatever tokens there are, against merging the best pair over and over. */
+static void by_rank_as_slowly(void **state)
+{
+    (void)state;
+    rng r = rng_seed(9);
+    for (int round = 0; round < 150; round++) {
+        made *m = begin(false);
+        static char texts[40][80], pairs[40][168];
+        uint32_t n = 0, left[40], right[40];
+        static const char *const letters[] = {"a", "b", "c"};
+        for (uint32_t i = 0; i < 40; i++) {
+            const char *parts[2];
+            for (int side = 0; side < 2; side++) {
+                uint64_t k = rng_below(&r, 3 + n);
+                parts[side] = k < 3 ? letters[k] : texts[k - 3];
+                *(side ? &right[n] : &left[n]) =
+                    k < 3 ? 'a' + (uint32_t)k : BYTES + (uint32_t)k - 3;
+            }
+            snprintf(texts[n], sizeof texts[n], "%s%s", parts[0], parts[1]);
+            bool known = strlen(texts[n]) > 30;
+            for (uint32_t k = 0; k < n; k++)
+                known = known || strcmp(texts[k], texts[n]) == 0;
+            if (known)
+                continue;
+            snprintf(pairs[n], sizeof pairs[n], "%s %s", parts[0], parts[1]);
+            rule(m, pairs[n]);
+            add(m, texts[n++], 0, TOKEN_NORMAL);
+        }
+        finish(m);
+        for (int k = 0; k < 20; k++) {
+            char text[64];
+            int64_t slow[64];
+            uint32_t count = 1 + (uint32_t)rng_below(&r, 40);
+            for (uint32_t i = 0; i < count; i++)
+                text[i] = (char)('a' + rng_below(&r, 3));
+            text[count] = '\0';
+            for (uint32_t i = 0; i < count; i++)
+                slow[i] = (unsigned char)text[i];
+            for (uint32_t best = 0, at; best < n;) {
+                for (at = 0; at + 1 < count; at++)
+                    if (slow[at] == left[best] && slow[at + 1] == right[best])
+                        break;
+                if (at + 1 >= count) {
+                    best++;
+                    continue;
+                }
+                slow[at] = BYTES + best;
+                memmove(slow + at + 1, slow + at + 2, (count - at - 2) * sizeof *slow);
+                count--;
+                best = 0;
+            }
+            expect_ids(m, text, PLAIN, count, slow);
+        }
+        end(m);
+    }
+}
+
+static void whole_words(void **state)
+{
+    (void)state;
+    for (int whole = 0; whole < 2; whole++) {
+        made *m = begin(false);
+        int64_t abc = add(m, "abc", 0, TOKEN_NORMAL);
+        int64_t stop = add(m, "stop", 0, TOKEN_CONTROL);
+        m->v.whole_words = whole;
+        finish(m);
+        if (whole)
+            EXPECT(m, "abc abc", PLAIN, abc, ' ', 'a', 'b', 'c');
+        else
+            EXPECT(m, "abc", PLAIN, 'a', 'b', 'c');
+        /* a control token is no word, even if one is called so */
+        EXPECT(m, "stop", PLAIN, 's', 't', 'o', 'p');
+        EXPECT(m, "stop", SPECIAL, stop);
+        end(m);
+    }
+}
+
+/* --- characters, by score --------------------------------------------------------------------- */
+
+#define MARK "\u2581"
+
+static void by_score(void **state)
+{
+    (void)state;
+    made *m = begin(true);
+    int64_t unknown = add(m, "<unk>", 0, TOKEN_UNKNOWN), first = add(m, "<s>", 0, TOKEN_CONTROL);
+    int64_t byte_c3 = add(m, "<0xC3>", 0, TOKEN_BYTE), byte_a9 = add(m, "<0xA9>", 0, TOKEN_BYTE);
+    int64_t mark = add(m, MARK, -9, TOKEN_NORMAL), a = add(m, "a", -9, TOKEN_NORMAL);
+    int64_t b = add(m, "b", -9, TOKEN_NORMAL), c = add(m, "c", -9, TOKEN_NORMAL);
+    int64_t ab = add(m, "ab", -3, TOKEN_NORMAL), bc = add(m, "bc", -2, TOKEN_NORMAL);
+    int64_t marked = add(m, MARK "a", -1, TOKEN_NORMAL), abc = add(m, "abc", -4, TOKEN_NORMAL);
+    int64_t less = add(m, "<", -9, TOKEN_NORMAL), more = add(m, ">", -9, TOKEN_NORMAL);
+    int64_t tag = add(m, "<s", -5, TOKEN_NORMAL);
+    add(m, "s", -9, TOKEN_NORMAL);
+    add(m, "ca", 9, TOKEN_UNUSED); /* no text becomes it */
+    m->v.first = first;
+    m->v.unknown = unknown;
+    finish(m);
+    EXPECT(m, "abc", BARE, abc); /* by bc, which has a better score than ab */
+    EXPECT(m, "abcab", BARE, abc, ab);
+    EXPECT(m, "abbc", BARE, ab, bc);
+    EXPECT(m, " abc", BARE, marked, bc); /* the best of all leaves no a for abc */
+    EXPECT(m, "ca", BARE, c, a);
+    EXPECT(m, " a b", BARE, marked, mark, b);
+    EXPECT(m, "\u00e9", BARE, byte_c3, byte_a9);
+    EXPECT(m, "a\u00e8\u4e00zb", BARE, a, unknown, b); /* a run of unknown ones is one */
+    EXPECT(m,
+           "a\u00e8"
+           "a\u00e8",
+           BARE, a, unknown, a, unknown);
+    EXPECT(m, "a", PLAIN, first, a);
+    EXPECT(m, "", PLAIN, first);
+    /* names of control tokens are text unless asked for, even where text could be merged to them */
+    EXPECT(m, "<s>", BARE, tag, more);
+    EXPECT(m, "<s>", BARE | SPECIAL, first);
+    EXPECT(m, "<0xC3>", BARE, less, unknown, more);
+    end(m);
+}
+
+static void a_leading_space(void **state)
+{
+    (void)state;
+    made *m = begin(true);
+    int64_t tag = add(m, "<t>", 0, TOKEN_USER), mark = add(m, MARK, -9, TOKEN_NORMAL);
+    int64_t a = add(m, "a", -9, TOKEN_NORMAL), spaced = add(m, MARK "a", -1, TOKEN_NORMAL);
+    m->v.leading_space = true;
+    finish(m);
+    EXPECT(m, "a", PLAIN, spaced);
+    EXPECT(m, " a", PLAIN, mark, spaced);
+    EXPECT(m, "aa", PLAIN, spaced, a);
+    EXPECT(m, "a<t>a", PLAIN, spaced, tag, spaced); /* before every text between special tokens */
+    EXPECT(m, "<t><t>", PLAIN, tag, tag);
+    expect_ids(m, "", PLAIN, 0, NULL);
+    end(m);
+}
+
+/* --- both ------------------------------------------------------------------------------------- */
+
+static void special_tokens(void **state)
+{
+    (void)state;
+    made *m = begin(false);
+    int64_t start = add(m, "<|im", 0, TOKEN_CONTROL), longer = add(m, "<|im|>", 0, TOKEN_CONTROL);
+    int64_t user = add(m, "<u>", 0, TOKEN_USER), spaces = add(m, "   ", 0, TOKEN_USER);
+    int64_t ends[] = {start, 3};
+    m->v.ends = ends;
+    m->v.n_ends = COUNT(ends);
+    m->v.first = longer;
+    m->v.last = start;
+    finish(m);
+    EXPECT(m, "a<u>b", BARE, 'a', user, 'b');
+    EXPECT(m, "a    b", BARE, 'a', spaces, ' ', 'b');
+    EXPECT(m, "<|im", BARE, '<', '|', 'i', 'm');
+    EXPECT(m, "<|im", BARE | SPECIAL, start);
+    EXPECT(m, "<|im|><|im<u>", BARE | SPECIAL, longer, start, user); /* the longest */
+    EXPECT(m, "<|im|", BARE | SPECIAL, start, '|');
+    EXPECT(m, "x", PLAIN, longer, 'x', start); /* first and last */
+    EXPECT(m, "", PLAIN, longer, start);
+    size_t n;
+    token_piece(m->t, start, &n);
+    assert_int_equal(n, 0); /* control tokens have no text */
+    assert_memory_equal(token_piece(m->t, user, &n), "<u>", 3);
+    assert_int_equal(n, 3);
+    token_piece(m->t, -1, &n);
+    assert_int_equal(n, 0);
+    token_piece(m->t, token_count(m->t), &n);
+    assert_int_equal(n, 0);
+    assert_true(token_is_end(m->t, start) && token_is_end(m->t, 3));
+    assert_false(token_is_end(m->t, 4) || token_is_end(m->t, -1));
+    end(m);
+}
+
+static void round_trips(void **state)
+{
+    (void)state;
+    static const char text[] = "The  cat's \u00e9\u4e00 12 \n\t\xff\xc3 \U0001f600";
+    made *bytes = begin(false), *scored = begin(true);
+    add(bytes, "he", 0, TOKEN_NORMAL);
+    rule(bytes, "h e");
+    bytes->v.split = TOKEN_LLAMA3;
+    static char names[BYTES][8];
+    for (int b = 0; b < BYTES; b++) {
+        snprintf(names[b], sizeof names[b], "<0x%02X>", (unsigned)b);
+        add(scored, names[b], 0, TOKEN_BYTE);
+    }
+    add(scored, MARK, -1, TOKEN_NORMAL);
+    add(scored, MARK "c", -1, TOKEN_NORMAL);
+    scored->v.leading_space = true;
+    finish(bytes);
+    finish(scored);
+    expect_whole(bytes, text, sizeof text, ""); /* with the zero byte behind it */
+    expect_whole(scored, text, sizeof text, " ");
+    rng r = rng_seed(2);
+    for (int round = 0; round < 500; round++) {
+        char any[40];
+        size_t n = rng_below(&r, sizeof any);
+        for (size_t i = 0; i < n; i++)
+            any[i] = (char)rng_u64(&r);
+        expect_whole(bytes, any, n, "");
+        expect_whole(scored, any, n, " ");
+    }
+    end(bytes);
+    end(scored);
+}
+
+/* --- what is refused -------------------------------------------------------------------------- */
+
+static void expect_refused(made *m, tacit_status status, const char *message)
+{
+    tacit_error err = {TACIT_OK, ""};
+    assert_int_equal(token_tokenizer_new(&m->v, &m->memory, &m->t, &err), status);
+    if (!strstr(err.message, message))
+        fail_msg("'%s' without '%s'", err.message, message);
+    end(m);
+}
+
+static void refused_vocabularies(void **state)
+{
+    (void)state;
+    expect_refused(begin(true), TACIT_ERR_FORMAT, "a vocabulary of 0 tokens");
+    made *m = begin(false);
+    rule(m, "ab");
+    expect_refused(m, TACIT_ERR_FORMAT, "merge 0 is not two texts");
+    m = begin(false);
+    rule(m, "a b");
+    rule(m, "");
+    expect_refused(m, TACIT_ERR_FORMAT, "merge 1 is not two texts");
+    m = begin(false);
+    m->v.first = BYTES;
+    expect_refused(m, TACIT_ERR_VALUE, "256 (first)");
+}
+
+static void refused_texts(void **state)
+{
+    (void)state;
+    tacit_error err = {TACIT_OK, ""};
+    token_ids ids = {0};
+    made *m = begin(true);
+    add(m, "a", 0, TOKEN_NORMAL);
+    finish(m);
+    assert_int_equal(token_encode(m->t, "ab", 2, false, false, &m->memory, &ids, &err),
+                     TACIT_ERR_VALUE);
+    assert_non_null(strstr(err.message, "no token for 'b'"));
+    assert_int_equal(ids.count, 0);
+    end(m);
+    m = begin(false);
+    m->v.count = 'b'; /* bytes below */
+    finish(m);
+    assert_int_equal(token_encode(m->t, "ab", 2, false, false, &m->memory, &ids, &err),
+                     TACIT_ERR_VALUE);
+    assert_non_null(strstr(err.message, "no token for byte 0x62"));
+    assert_int_equal(token_encode(m->t, "a", SIZE_MAX / 2, false, false, &m->memory, &ids, &err),
+                     TACIT_ERR_LIMIT);
+    end(m);
+}
+
+/* Names that are no bytes' stay as they are; many alike take no longer than others. */
+static void odd_names(void **state)
+{
+    (void)state;
+    made *m = begin(false);
+    int64_t odd = add(m, "\u0120\u20ac", 0, TOKEN_NORMAL);
+    for (int i = 0; i < 200; i++)
+        add(m, "", 0, TOKEN_NORMAL);
+    finish(m);
+    size_t n;
+    assert_memory_equal(token_piece(m->t, odd, &n), "\u0120\u20ac", 5);
+    assert_int_equal(n, 5);
+    EXPECT(m, "a", PLAIN, 'a');
+    end(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(by_rank),         cmocka_unit_test(by_rank_as_slowly),
+        cmocka_unit_test(whole_words),     cmocka_unit_test(by_score),
+        cmocka_unit_test(a_leading_space), cmocka_unit_test(special_tokens),
+        cmocka_unit_test(round_trips),     cmocka_unit_test(refused_vocabularies),
+        cmocka_unit_test(refused_texts),   cmocka_unit_test(odd_names),
+    };
+    return cmocka_run_group_tests_name("tokens", tests, NULL, NULL);
+}
