@@ -17,7 +17,8 @@ bool op_paired_can(const op_lower *c, const op_product *p)
 bool op_paired_suits(const op_lower *c, const op_product *p)
 {
     const cpu_gemm_args *g = &p->g;
-    bool wide = g->m >= 5 && g->n >= 96 && g->k >= 64;
+    int64_t few = c->cpu.wide_pipes ? 4 : 5;
+    bool wide = g->m >= few && g->n >= 96 && g->k >= 64;
     return c->cpu.adds_beside_fma && c->cpu.isa == CPU_AVX512 &&
            (wide || (g->m >= 14 && g->n >= 64 && g->k >= 64));
 }
