@@ -103,7 +103,9 @@ bool op_lower_exceeds_cache(const op_lower *c, uint64_t bytes)
 
 bool op_lower_streams(const op_lower *c)
 {
-    return op_lower_exceeds_cache(c, c->constant_bytes);
+    /* Where others of the same host use that cache, too, wide pipes are the first to wait. */
+    uint64_t share = c->cpu.wide_pipes ? 2 : 1;
+    return op_lower_exceeds_cache(c, share * c->constant_bytes);
 }
 
 void op_lower_stream(op_lower *c, const void *data, size_t tile_bytes)
