@@ -101,6 +101,11 @@ bool op_lower_exceeds_cache(const op_lower *c, uint64_t bytes)
     return bytes > cache / 2; /* other data and other processors have the rest */
 }
 
+bool op_lower_exceeds_core(const op_lower *c, uint64_t bytes)
+{
+    return bytes > (c->cpu.core_bytes ? c->cpu.core_bytes : CPU_CORE_DEFAULT);
+}
+
 bool op_lower_streams(const op_lower *c)
 {
     /* Where others of the same host use that cache, too, wide pipes are the first to wait. */

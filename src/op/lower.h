@@ -132,6 +132,7 @@ void op_lower_together(op_lower *c, uint32_t tiles);
 /* Are so many bytes too many for the largest cache, and the program's constants, so that each run
  * reads them from memory? */
 bool op_lower_exceeds_cache(const op_lower *c, uint64_t bytes);
+bool op_lower_exceeds_core(const op_lower *c, uint64_t bytes); /* for a core's own cache */
 bool op_lower_streams(const op_lower *c);
 /* Tiles of the newest thunk read these constants, each its own, one behind the other. What comes
  * from memory is asked for by threads that wait. */

@@ -22,16 +22,11 @@ static tacit_dtype halves_of(const ir_tensor *w)
 }
 
 /* In a core's own cache f32 is as fast: widening takes as long as reading it. */
-static bool beyond_core(const op_lower *c)
-{
-    uint64_t core = c->cpu.core_bytes ? c->cpu.core_bytes : CPU_CORE_DEFAULT;
-    return c->constant_bytes > core;
-}
-
 bool op_half_suits(const op_lower *c, const op_product *p)
 {
     const cpu_gemm_args *g = &p->g;
-    return g->m == 1 && g->a_col == 1 && (g->streamed || beyond_core(c)) && !g->ordered &&
+    return g->m == 1 && g->a_col == 1 &&
+           (g->streamed || op_lower_exceeds_core(c, c->constant_bytes)) && !g->ordered &&
            g->epilogue.bias != CPU_BIAS_ROW && c->cpu.isa != CPU_PORTABLE &&
            halves_of(c->in[1].constant);
 }

@@ -26,19 +26,17 @@ static size_t left_bytes(cpu_isa isa, const cpu_gemm_args *g)
 /* Where it was measured to be faster: enough rows share the pieces that are made of B (fewer do
  * where B comes from memory and its kernels wait for it), enough columns those of A, and sums are
  * long beside what is added to C. And where the pieces of A are little, or little beside the
- * weights: else they would be the most of a small model's memory. Wide pipes wait for pieces of A:
- * there only weights that come from memory, too, pay for them, and not with few rows. */
+ * weights: else they would be the most of a small model's memory. Wide pipes wait for the pieces of
+ * A longer than they save. */
 bool op_halved_suits(const op_lower *c, const op_product *p)
 {
     enum { ROWS = 240, FEW_ROWS = 120, COLUMNS = 256, DEPTH = 256, SHARE = 32, LITTLE = 2 << 20 };
     const cpu_gemm_args *g = &p->g;
-    bool wide = c->cpu.wide_pipes;
-    if (wide && !op_lower_streams(c))
-        return false;
-    bool far = !wide && op_lower_exceeds_cache(c, (uint64_t)(g->n * g->k) * sizeof(float));
+    bool far = op_lower_exceeds_cache(c, (uint64_t)(g->n * g->k) * sizeof(float));
     size_t most = c->constant_bytes / SHARE > LITTLE ? c->constant_bytes / SHARE : LITTLE;
-    return op_halved_can(c, p) && op_paired_suits(c, p) && g->m >= (far ? FEW_ROWS : ROWS) &&
-           g->n >= COLUMNS && g->k >= DEPTH && left_bytes(c->cpu.isa, g) <= most;
+    return !c->cpu.wide_pipes && op_halved_can(c, p) && op_paired_suits(c, p) &&
+           g->m >= (far ? FEW_ROWS : ROWS) && g->n >= COLUMNS && g->k >= DEPTH &&
+           left_bytes(c->cpu.isa, g) <= most;
 }
 
 /* Two panels are a tile, with all rows or, if there are few, with half of them: what is made of B

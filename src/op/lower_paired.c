@@ -41,8 +41,9 @@ static int64_t even_rows(int64_t m, int64_t least, int64_t height)
 /* Rows in blocks, as many in one as may be scaled at a time with K in blocks of DEPTH: few blocks
  * are an even number, many are of whole register tiles. Then columns so that there are about 48
  * tiles where the product is large. A tile takes TILE_NS or more. Few panels, of which one thread
- * would have one more than another, are cut in two parts. A right side that no cache holds is read
- * once: its columns in blocks, all rows by each. By shape and caches alone. */
+ * would have one more than another, are cut in two parts. A right side that no cache holds, for
+ * wide pipes not the core's own one, is read once: its columns in blocks, all rows by each. By
+ * shape and caches alone. */
 static void cut(const op_lower *c, op_paired *d)
 {
     enum { DEPTH = 1024, TILE_NS = 5000, TILES = 48, PANELS = 36 };
@@ -71,8 +72,10 @@ static void cut(const op_lower *c, op_paired *d)
     double panel_ns = (double)(a->k * width * a->block_rows) / 75.0;
     int64_t least = (int64_t)(TILE_NS / panel_ns) + 1, columns = panels / least;
     int64_t wanted = blocks >= TILES ? 1 : TILES / blocks;
-    a->columns_first =
-        blocks > 1 && op_lower_exceeds_cache(c, (uint64_t)(a->n * a->k) * sizeof(float));
+    uint64_t right = (uint64_t)(a->n * a->k) * sizeof(float);
+    bool far =
+        c->cpu.wide_pipes ? op_lower_exceeds_core(c, right) : op_lower_exceeds_cache(c, right);
+    a->columns_first = blocks > 1 && far;
     if (a->columns_first)
         wanted = (panels + PANELS - 1) / PANELS;
     columns = columns < 1 ? 1 : columns > wanted ? wanted : columns;

@@ -9,8 +9,7 @@
  * their own. */
 static bool beyond_cores(const op_lower *c)
 {
-    uint64_t core = c->cpu.core_bytes ? c->cpu.core_bytes : CPU_CORE_DEFAULT;
-    return cpu_slim_vbmi2(&c->cpu) && c->constant_bytes > 2 * core;
+    return cpu_slim_vbmi2(&c->cpu) && op_lower_exceeds_core(c, c->constant_bytes / 2);
 }
 
 bool op_slim_suits(const op_lower *c, const op_product *p)
