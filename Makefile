@@ -2,6 +2,7 @@
 # Short names for everything; CMake + Ninja do the work. Each target sets up what it needs.
 BUILD ?= build
 BENCH ?=
+PAGE ?= docs/benchmarks.md
 PREFIX ?= /usr/local
 
 .PHONY: run build test test-gpu bench check install format setup clean python test-python wheel sdist
@@ -26,7 +27,7 @@ test-gpu: build
 bench:
 	@scripts/setup bench
 	@$(MAKE) --no-print-directory build
-	@scripts/run-bench $(BUILD) "$(BENCH)"
+	@scripts/run-bench $(BUILD) "$(BENCH)" "$(PAGE)"
 
 check: build
 	@scripts/run-check
