@@ -81,6 +81,21 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   endforeach()
 endif()
 
+# Intel's processors up to Comet Lake do not keep code whose branch touches the end of 32 bytes (their
+# erratum SKX102): a register tile then waits for its own instructions, or not, as it happens to lie.
+include(CheckCCompilerFlag)
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+  set(branches "-Wa,-mbranches-within-32B-boundaries")
+else()
+  set(branches "-mbranches-within-32B-boundaries")
+endif()
+check_c_compiler_flag("${branches}" TACIT_BRANCHES_WITHIN)
+foreach(source ${sources})
+  if(TACIT_BRANCHES_WITHIN AND source MATCHES "_(avx2|avx512|vnni)\\.c$")
+    set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS "${branches}")
+  endif()
+endforeach()
+
 # Unrolled register tiles take minutes to compile with every check inline: there checks of addresses are
 # calls, and the portable form of the same kernel has the others.
 if(TACIT_SANITIZE MATCHES "address" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")

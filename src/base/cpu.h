@@ -25,6 +25,18 @@ typedef struct cpu_features {
     uint64_t core_bytes;  /* cpu_core_bytes, likewise */
 } cpu_features;
 
+/* How products sum that may pair their terms (cpu/paired.h). */
+typedef enum cpu_terms {
+    CPU_TERMS_PLAIN, /* additions take the units of multiply-adds (Intel): one by one */
+    CPU_TERMS_PAIRED,
+    CPU_TERMS_WIDE, /* paired, by wide pipes */
+} cpu_terms;
+
+static inline cpu_terms cpu_terms_of(const cpu_features *f)
+{
+    return f->wide_pipes ? CPU_TERMS_WIDE : f->adds_beside_fma ? CPU_TERMS_PAIRED : CPU_TERMS_PLAIN;
+}
+
 /* What the processor has, limited by the environment variable TACIT_ISA=portable|avx2|avx512.
  * Reads the environment and CPUID on each call: ask once and keep the answer. */
 cpu_features cpu_detect(void);

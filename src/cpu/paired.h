@@ -49,6 +49,7 @@ typedef struct cpu_paired_right_args {
     /* CPU_PAIRED_COPY: only the rows from k_begin to k_end, both within a block, are copied;
      * CPU_PAIRED_SCALE: the blocks have been copied. */
     int64_t part;
+    bool unscaled; /* as in cpu_paired_args: columns are only copied */
 } cpu_paired_right_args;
 enum { CPU_PAIRED_BOTH, CPU_PAIRED_COPY, CPU_PAIRED_SCALE };
 
@@ -78,8 +79,9 @@ typedef struct cpu_paired_args {
      * CPU_PAIRED_LEFT elements. */
     uint32_t row_blocks, col_blocks, parts;
     bool columns_first;
-    bool streamed;      /* B comes from memory: ask for the next panel early */
-    bool wide;          /* cpu_features.wide_pipes */
+    bool streamed; /* B comes from memory: ask for the next panel early */
+    cpu_terms terms;
+    bool unscaled;      /* A and B are as they were, which CPU_TERMS_PLAIN allows */
     int64_t block_rows; /* of a row block */
     int64_t block_cols; /* a multiple of the panel width */
     cpu_epilogue epilogue;

@@ -233,10 +233,10 @@ static inline void vf_transpose(const float *x, int64_t xs, float *y, int64_t ys
         r[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
         r[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
     }
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         _mm256_storeu_ps(y + i * ys, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+    for (int i = 0; i < 4; i++)
         _mm256_storeu_ps(y + (i + 4) * ys, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
-    }
 }
 
 #endif

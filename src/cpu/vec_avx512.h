@@ -252,6 +252,18 @@ static inline __attribute__((always_inline)) vf vf_fma_at(vf v, const float *x, 
     __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(c) : "v"(v), "m"(*x));
     return c;
 }
+/* c[v] += *x · y[v] of two vectors, *x read once. One statement: left to itself the compiler lets
+ * sums wander from register to register. */
+static inline __attribute__((always_inline)) void vf_fma_both(const float *x, const vf y[2],
+                                                              vf c[2])
+{
+    vf s;
+    __asm__("vbroadcastss %[x], %[s]\n\t"
+            "vfmadd231ps %[s], %[y0], %[c0]\n\t"
+            "vfmadd231ps %[s], %[y1], %[c1]"
+            : [c0] "+v"(c[0]), [c1] "+v"(c[1]), [s] "=&v"(s)
+            : [x] "m"(*x), [y0] "v"(y[0]), [y1] "v"(y[1]));
+}
 static inline __attribute__((always_inline)) vf vf_fma_plus(vf v, vf f, const float *c)
 {
     __asm__("vfmadd213ps %2%{1to16%}, %1, %0" : "+v"(v) : "v"(f), "m"(*c));
@@ -300,7 +312,8 @@ static inline __attribute__((always_inline)) vf vf_sums_end(const vf a[VL / 2])
                _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0xdd);
     return _mm512_shuffle_f32x4(c[0], c[1], 0x88) + _mm512_shuffle_f32x4(c[0], c[1], 0xdd);
 }
-/* y[i][j] = x[j][i], VL by VL, rows xs and ys elements apart. */
+/* y[i][j] = x[j][i], VL by VL, rows xs and ys elements apart. Rows of y are stored in their order:
+ * where they overlap the later one stays. */
 static inline void vf_transpose(const float *x, int64_t xs, float *y, int64_t ys)
 {
     __m512 r[16], t[16];
@@ -322,10 +335,10 @@ static inline void vf_transpose(const float *x, int64_t xs, float *y, int64_t ys
         t[i + 8] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0x88);
         t[i + 12] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0xdd);
     }
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         _mm512_storeu_ps(y + i * ys, _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88));
+    for (int i = 0; i < 8; i++)
         _mm512_storeu_ps(y + (i + 8) * ys, _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd));
-    }
 }
 
 #endif

@@ -21,6 +21,11 @@ static inline vf vf_fma_at(vf v, const float *x, vf c)
 {
     return vf_fma(v, vf_set1(*x), c);
 }
+static inline void vf_fma_both(const float *x, const vf y[2], vf c[2]) /* c[v] += *x · y[v] */
+{
+    c[0] = vf_fma(vf_set1(*x), y[0], c[0]);
+    c[1] = vf_fma(vf_set1(*x), y[1], c[1]);
+}
 static inline vf vf_fma_plus(vf v, vf f, const float *c)
 {
     return vf_fma(v, f, vf_set1(*c));

@@ -20,8 +20,8 @@ static bool ends_in_registers(op_lower *c, cpu_epilogue *e)
 /* Measured: enough outputs share what is made of the pixels, and sums are long enough for both. */
 static bool worth(const op_lower *c, const cpu_gemm_args *g)
 {
-    return c->cpu.adds_beside_fma && c->cpu.isa == CPU_AVX512 && g->m >= 14 && g->n >= 48 &&
-           g->k >= 48 && g->n * g->k >= 9000;
+    return c->cpu.isa == CPU_AVX512 && g->m >= 14 && g->n >= 48 && g->k >= 48 &&
+           g->n * g->k >= 9000;
 }
 
 /* Of the rows of taps, over all rows of the output, so many in ten lie on the image: sums in place
@@ -104,7 +104,7 @@ tacit_status op_lower_blocked_paired(op_lower *c, const op_conv *conv, const flo
                          .a_run = plane,
                          .c_row = OP_BLOCK,
                          .c_vector = plane,
-                         .wide = c->cpu.wide_pipes,
+                         .terms = cpu_terms_of(&c->cpu),
                          .residual_row = OP_BLOCK}};
     size_t taps = 0;
     if (copied) {

@@ -34,9 +34,9 @@ bool op_halved_suits(const op_lower *c, const op_product *p)
     const cpu_gemm_args *g = &p->g;
     bool far = op_lower_exceeds_cache(c, (uint64_t)(g->n * g->k) * sizeof(float));
     size_t most = c->constant_bytes / SHARE > LITTLE ? c->constant_bytes / SHARE : LITTLE;
-    return !c->cpu.wide_pipes && op_halved_can(c, p) && op_paired_suits(c, p) &&
-           g->m >= (far ? FEW_ROWS : ROWS) && g->n >= COLUMNS && g->k >= DEPTH &&
-           left_bytes(c->cpu.isa, g) <= most;
+    return cpu_terms_of(&c->cpu) == CPU_TERMS_PAIRED && op_halved_can(c, p) &&
+           op_paired_suits(c, p) && g->m >= (far ? FEW_ROWS : ROWS) && g->n >= COLUMNS &&
+           g->k >= DEPTH && left_bytes(c->cpu.isa, g) <= most;
 }
 
 /* Two panels are a tile, with all rows or, if there are few, with half of them: what is made of B

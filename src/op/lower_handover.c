@@ -21,8 +21,8 @@ const void *op_handover_args(arena *memory, const void *own, op_handover what, c
 /* Rows that are scaled whole, in one tall register tile. */
 static bool scales_whole_rows(const cpu_paired_args *p)
 {
-    return cpu_paired_is_tall(p->m, p->n, p->k) && p->kc == p->k && p->row_blocks == 1 &&
-           p->a_col == 1 && p->a_row == p->k && p->a_run == CPU_PAIRED_RUN;
+    return p->terms != CPU_TERMS_PLAIN && cpu_paired_is_tall(p->m, p->n, p->k) && p->kc == p->k &&
+           p->row_blocks == 1 && p->a_col == 1 && p->a_row == p->k && p->a_run == CPU_PAIRED_RUN;
 }
 
 static bool hands_rows(const cpu_norm_args *n, const cpu_paired_args *p)

@@ -19,8 +19,7 @@ bool op_paired_suits(const op_lower *c, const op_product *p)
     const cpu_gemm_args *g = &p->g;
     int64_t few = c->cpu.wide_pipes ? 4 : 5;
     bool wide = g->m >= few && g->n >= 96 && g->k >= 64;
-    return c->cpu.adds_beside_fma && c->cpu.isa == CPU_AVX512 &&
-           (wide || (g->m >= 14 && g->n >= 64 && g->k >= 64));
+    return c->cpu.isa == CPU_AVX512 && (wide || (g->m >= 14 && g->n >= 64 && g->k >= 64));
 }
 
 /* Rows of an even number of about equal blocks, `least` of them or a few more, whichever has fewer
@@ -46,20 +45,22 @@ static int64_t even_rows(int64_t m, int64_t least, int64_t height)
  * shape and caches alone. */
 static void cut(const op_lower *c, op_paired *d)
 {
-    enum { DEPTH = 1024, TILE_NS = 5000, TILES = 48, PANELS = 36 };
+    enum { DEPTH = 1024, FLAT = 768, TILE_NS = 5000, TILES = 48, PANELS = 36 };
     enum { FEW_BLOCKS = 8, FEW_PANELS = 12 };
     cpu_isa isa = c->cpu.isa;
     cpu_paired_args *a = &d->a;
     int64_t height = cpu_paired_height(isa), width = cpu_paired_width(isa);
     int64_t panels = (a->n + width - 1) / width;
-    int64_t left = c->cpu.wide_pipes ? CPU_PAIRED_LEFT : CPU_PAIRED_LEFT / 2;
-    int64_t deep = a->k < DEPTH ? a->k : DEPTH, most = left / cpu_paired_whole(deep);
+    bool near = a->terms == CPU_TERMS_PAIRED; /* L3 is nearly as fast as L2 there */
+    int64_t left = near ? CPU_PAIRED_LEFT / 2 : CPU_PAIRED_LEFT;
+    int64_t depth_most = a->terms == CPU_TERMS_PLAIN ? FLAT : DEPTH;
+    int64_t deep = a->k < depth_most ? a->k : depth_most, most = left / cpu_paired_whole(deep);
     most = most < CPU_PAIRED_ROWS ? most : CPU_PAIRED_ROWS;
     int64_t blocks = (a->m + most - 1) / most;
     /* One block is cut by columns, so its rows go to both threads; but B is read once then, which
      * wide pipes feel more. */
     bool few_rows = d->whole ? panels >= FEW_PANELS || a->m < 4 * height : a->m < 8 * height;
-    bool alone = blocks == 1 && (few_rows || c->cpu.wide_pipes);
+    bool alone = blocks == 1 && (few_rows || !near);
     if (blocks >= FEW_BLOCKS)
         a->block_rows = most / height * height;
     else
@@ -73,8 +74,7 @@ static void cut(const op_lower *c, op_paired *d)
     int64_t least = (int64_t)(TILE_NS / panel_ns) + 1, columns = panels / least;
     int64_t wanted = blocks >= TILES ? 1 : TILES / blocks;
     uint64_t right = (uint64_t)(a->n * a->k) * sizeof(float);
-    bool far =
-        c->cpu.wide_pipes ? op_lower_exceeds_core(c, right) : op_lower_exceeds_cache(c, right);
+    bool far = near ? op_lower_exceeds_cache(c, right) : op_lower_exceeds_core(c, right);
     a->columns_first = blocks > 1 && far;
     if (a->columns_first)
         wanted = (panels + PANELS - 1) / PANELS;
@@ -193,7 +193,8 @@ tacit_status op_paired_pack(op_lower *c, op_paired *d)
                                .b_col = g->b_col,
                                .kc = d->a.kc,
                                .k_end = g->k,
-                               .taps = d->taps};
+                               .taps = d->taps,
+                               .unscaled = d->a.unscaled};
     op_job job = op_lower_job(c, 1, CPU_PICK(isa, cpu_paired_right_f32), &a, sizeof a,
                               offsetof(cpu_paired_right_args, b));
     job.end = (uint32_t)panels;
@@ -260,7 +261,8 @@ tacit_status op_paired_prepare(op_lower *c, op_paired *d)
 {
     const cpu_gemm_args *g = &d->product->g;
     d->a.m = g->m, d->a.n = g->n, d->a.k = g->k;
-    d->a.streamed = op_lower_streams(c);
+    d->a.unscaled = d->a.terms == CPU_TERMS_PLAIN;
+    d->a.streamed = op_lower_streams(c) || d->a.terms == CPU_TERMS_PLAIN;
     cut(c, d);
     return op_paired_pack(c, d);
 }
@@ -275,7 +277,7 @@ op_paired op_paired_of(const op_lower *c, const op_product *p)
                              .a_run = g->a_col * CPU_PAIRED_RUN,
                              .c_row = g->c_row,
                              .c_vector = cpu_paired_vector(c->cpu.isa),
-                             .wide = c->cpu.wide_pipes,
+                             .terms = cpu_terms_of(&c->cpu),
                              .residual_row = g->residual_row,
                              .epilogue = g->epilogue}};
 }
