@@ -4,6 +4,12 @@
 #ifndef CPU_VEC_PLAIN_H
 #define CPU_VEC_PLAIN_H
 
+/* x · 2^n, and 0 where `gone`, which takes no part in it: results below 2^-126 are slow. */
+static inline vf vf_scale_unless(vm gone, vf x, vf n)
+{
+    return vf_select(gone, vf_zero(), vf_scale(x, vf_select(gone, vf_zero(), n)));
+}
+
 /* v + *x, v - *x, v · *x, v · *x + c and v · f + *c */
 static inline vf vf_add_at(vf v, const float *x)
 {

@@ -28,23 +28,28 @@ static inline vf vf_exp_reduce(vf x, vf *r)
     return n;
 }
 
+/* Below it e^x is less than 2^-126, and is 0 here. */
+#define VF_EXP_LEAST (-87.33654f)
+
 static inline vf vf_exp(vf x)
 {
     vf r;
+    vm gone = vf_lt(x, vf_set1(VF_EXP_LEAST));
     /* Beyond ±104 the result is 0 or infinity whatever x is; the bounds keep n small. */
     vf bounded = vf_max(vf_set1(-104.0f), vf_min(vf_set1(104.0f), x));
     vf n = vf_exp_reduce(bounded, &r);
     vf p = vf_fma(vf_exp_tail(r), r * r, r) + vf_set1(1.0f);
-    return vf_scale(p, n);
+    return vf_scale_unless(gone, p, n);
 }
 
 /* For x ≤ 0 only (softmax after taking the maximum away): no upper bound to guard. */
 static inline vf vf_exp_negative(vf x)
 {
     vf r;
+    vm gone = vf_lt(x, vf_set1(VF_EXP_LEAST));
     vf n = vf_exp_reduce(vf_max(vf_set1(-104.0f), x), &r);
     vf p = vf_fma(vf_exp_tail(r), r * r, r) + vf_set1(1.0f);
-    return vf_scale(p, n);
+    return vf_scale_unless(gone, p, n);
 }
 
 /* tanh x = m / (m + 2) with m = e^2x - 1 kept relative to its own size. */
