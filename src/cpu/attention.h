@@ -53,7 +53,7 @@ typedef struct cpu_attention_args {
     uint32_t group;     /* query blocks of a tile, 0 for 1 */
     int64_t block_rows; /* queries of a block */
     int64_t block_keys; /* keys of a block, with paired terms */
-    bool wide;          /* cpu_features.wide_pipes, likewise */
+    cpu_terms terms;    /* how they are summed, likewise */
 } cpu_attention_args;
 
 /* The same at this moment: what follows from the length of caches is in `now`, where there is one.

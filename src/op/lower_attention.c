@@ -80,8 +80,8 @@ static bool can_pair(const op_lower *c, const cpu_attention_args *a)
 static bool pairing_suits(const op_lower *c, const cpu_attention_args *a)
 {
     bool many = a->queries >= 24 && a->depth >= 32;
-    return c->cpu.adds_beside_fma && c->cpu.isa == CPU_AVX512 &&
-           (many || (a->queries >= 48 && a->depth >= 16)) && a->keys >= 16 && a->v_depth >= 16;
+    return c->cpu.isa == CPU_AVX512 && (many || (a->queries >= 48 && a->depth >= 16)) &&
+           a->keys >= 16 && a->v_depth >= 16;
 }
 
 static void set_paired(op_lower *c, cpu_attention_args *a)
@@ -101,7 +101,7 @@ static void set_paired(op_lower *c, cpu_attention_args *a)
     if (a->causal && keys > FEW_KEYS)
         keys = FEW_KEYS;
     int64_t blocks = (a->keys + keys - 1) / keys;
-    a->wide = c->cpu.wide_pipes;
+    a->terms = cpu_terms_of(&c->cpu);
     a->block_keys = ((a->keys + blocks - 1) / blocks + 15) / 16 * 16;
     /* Packed keys serve all queries of a head where there are heads enough to go round. */
     cut_queries(a, a->batch * a->heads >= 4 ? CPU_ATTENTION_PAIRED_ROWS : CPU_ATTENTION_QUERIES, 1);

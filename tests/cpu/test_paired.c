@@ -514,7 +514,7 @@ static void as_exact_as_stated(void **state)
             distances(&s, &rms, &most);
             run_plain(&s, isa);
             distances(&s, &plain_rms, &plain_most);
-            double bound = q.halved && what >= KINDS ? 10 : 8;
+            double bound = q.halved && what >= KINDS ? 12 : 8;
             if (rms > (q.halved ? 4 : 2) * plain_rms || most > bound)
                 fail_msg("%s %s%s K %lld%s: %.3f, at most %.3f; plain %.3f, at most %.3f",
                          cpu_isa_name(isa), what < KINDS ? "" : "unpaired ", names[what % KINDS],
