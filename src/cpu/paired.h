@@ -29,7 +29,7 @@
 
 enum {
     CPU_PAIRED_RUN = 16,
-    CPU_PAIRED_LEFT = 98304, /* floats of A that a tile scales at a time */
+    CPU_PAIRED_LEFT = 98304, /* floats of A that a tile scales at a time, at most */
     CPU_PAIRED_ROWS = 216,   /* most rows of a tile */
     CPU_PAIRED_TAPS = 25,    /* most taps of a window */
 };

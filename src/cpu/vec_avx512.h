@@ -267,7 +267,7 @@ static inline __attribute__((always_inline)) void vf_fma_both(const float *x, co
     __asm__("vbroadcastss %[x], %[s]\n\t"
             "vfmadd231ps %[s], %[y0], %[c0]\n\t"
             "vfmadd231ps %[s], %[y1], %[c1]"
-            : [c0] "+v"(c[0]), [c1] "+v"(c[1]), [s] "=&v"(s)
+            : [c0] "+&v"(c[0]), [c1] "+v"(c[1]), [s] "=&v"(s)
             : [x] "m"(*x), [y0] "v"(y[0]), [y1] "v"(y[1]));
 }
 static inline __attribute__((always_inline)) vf vf_fma_plus(vf v, vf f, const float *c)

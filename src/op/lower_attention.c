@@ -151,7 +151,8 @@ static tacit_status emit(op_lower *c, cpu_attention_args *plan, uint32_t k)
                   "%s: %u tiles a head, %s; scores are never stored, so the "
                   "unfused form would move %lld floats more",
                   name, a->blocks,
-                  paired && a->causal
+                  paired && a->terms == CPU_TERMS_PLAIN ? "keys and values packed, term by term"
+                  : paired && a->causal
                       ? "terms paired but for weights of the last keys that are seen"
                   : paired          ? "terms paired, since every query sees every key"
                   : a->queries <= 3 ? "keys read in place"

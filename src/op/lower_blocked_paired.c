@@ -135,10 +135,9 @@ tacit_status op_lower_blocked_paired(op_lower *c, const op_conv *conv, const flo
     op_lower_cost(c, 2.0 * (double)(conv->m * pixels) * (double)p.g.k,
                   op_lower_bytes(&c->in[0]) + op_lower_bytes(&c->in[1]) +
                       op_lower_bytes(&c->out[0]));
-    op_lower_note(c,
-                  "paired_f32_%s: %lld channels of %lld pixels, sums of %lld%s; two of three sums "
-                  "multiply once for two terms",
+    op_lower_note(c, "paired_f32_%s: %lld channels of %lld pixels, sums of %lld%s; %s",
                   cpu_isa_name(c->cpu.isa), (long long)conv->m, (long long)pixels, (long long)p.g.k,
-                  copied ? ", what lies under each tap copied" : "");
+                  copied ? ", what lies under each tap copied" : "",
+                  op_paired_sums_note(d.a.terms));
     return TACIT_OK;
 }

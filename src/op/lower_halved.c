@@ -121,9 +121,8 @@ tacit_status op_lower_halved(op_lower *c, const op_product *p)
     }
     op_lower_note(c,
                   "halved_f32_%s %lldx%lldx%lld, B scaled and packed at compile time, K in %lld "
-                  "blocks; seven products of halves instead of eight, and two of three sums "
-                  "multiply once for two terms, since additions run beside multiplications here",
+                  "blocks; seven products of halves instead of eight, and %s",
                   cpu_isa_name(isa), (long long)g->m, (long long)g->n, (long long)g->k,
-                  (long long)d.blocks);
+                  (long long)d.blocks, op_paired_sums_note(d.a.terms));
     return TACIT_OK;
 }

@@ -46,13 +46,13 @@ static int64_t even_rows(int64_t m, int64_t least, int64_t height)
 static void cut(const op_lower *c, op_paired *d)
 {
     enum { DEPTH = 1024, FLAT = 768, TILE_NS = 5000, TILES = 48, PANELS = 36 };
-    enum { FEW_BLOCKS = 8, FEW_PANELS = 12 };
+    enum { FEW_BLOCKS = 8, FEW_PANELS = 12, NEAR_LEFT = 1 << 15 };
     cpu_isa isa = c->cpu.isa;
     cpu_paired_args *a = &d->a;
     int64_t height = cpu_paired_height(isa), width = cpu_paired_width(isa);
     int64_t panels = (a->n + width - 1) / width;
     bool near = a->terms == CPU_TERMS_PAIRED; /* L3 is nearly as fast as L2 there */
-    int64_t left = near ? CPU_PAIRED_LEFT / 2 : CPU_PAIRED_LEFT;
+    int64_t left = near ? NEAR_LEFT : CPU_PAIRED_LEFT;
     int64_t depth_most = a->terms == CPU_TERMS_PLAIN ? FLAT : DEPTH;
     int64_t deep = a->k < depth_most ? a->k : depth_most, most = left / cpu_paired_whole(deep);
     most = most < CPU_PAIRED_ROWS ? most : CPU_PAIRED_ROWS;
@@ -282,6 +282,14 @@ op_paired op_paired_of(const op_lower *c, const op_product *p)
                              .epilogue = g->epilogue}};
 }
 
+const char *op_paired_sums_note(cpu_terms terms)
+{
+    return terms == CPU_TERMS_PLAIN
+               ? "sums go term by term, from rows that are turned"
+               : "two of three sums multiply once for two terms, since additions run beside "
+                 "multiplications here";
+}
+
 tacit_status op_lower_paired(op_lower *c, const op_product *p)
 {
     const cpu_gemm_args *g = &p->g;
@@ -289,11 +297,9 @@ tacit_status op_lower_paired(op_lower *c, const op_product *p)
     TRY(op_paired_prepare(c, &d));
     TRY(emit_product(c, &d));
     op_lower_cost(c, 2.0 * (double)g->m * (double)g->n * (double)g->k, op_lower_all_bytes(c));
-    op_lower_note(c,
-                  "paired_f32_%s %lldx%lldx%lld, B scaled and packed at compile time, K in %lld "
-                  "blocks; two of three sums multiply once for two terms, since additions run "
-                  "beside multiplications here",
-                  cpu_isa_name(c->cpu.isa), (long long)g->m, (long long)g->n, (long long)g->k,
-                  (long long)d.blocks);
+    op_lower_note(
+        c, "paired_f32_%s %lldx%lldx%lld, B %spacked at compile time, K in %lld blocks; %s",
+        cpu_isa_name(c->cpu.isa), (long long)g->m, (long long)g->n, (long long)g->k,
+        d.a.unscaled ? "" : "scaled and ", (long long)d.blocks, op_paired_sums_note(d.a.terms));
     return TACIT_OK;
 }

@@ -39,6 +39,8 @@ tacit_status op_product_pack_later(op_lower *c, op_job *job, const cpu_gemm_args
 bool op_paired_can(const op_lower *c, const op_product *p);
 bool op_paired_suits(const op_lower *c, const op_product *p);
 tacit_status op_lower_paired(op_lower *c, const op_product *p);
+/* How they are summed here, in words. */
+const char *op_paired_sums_note(cpu_terms terms);
 
 /* lower_slim.c: is it a product of one row whose weights are better read in fewer bits, and then
  * packs them for the kernel of cpu/slim.h. */

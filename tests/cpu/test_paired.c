@@ -477,11 +477,13 @@ static void run_plain(setup *s, cpu_isa isa)
     CPU_PICK(isa, cpu_gemm_f32)(&p, 0, 1);
 }
 
-/* 0: in pairs; 1: term by term, as rows and columns are, but for halves, which are scaled. */
-static void sums_as(problem *q, int way)
+/* Each way in which terms are summed, one by one as rows and columns are, but for halves, which are
+ * scaled. */
+enum { WAYS = CPU_TERMS_WIDE + 1 };
+static void sums_as(problem *q, cpu_terms way)
 {
-    q->terms = way ? CPU_TERMS_PLAIN : CPU_TERMS_PAIRED;
-    q->unscaled = way && !q->halved;
+    q->terms = way;
+    q->unscaled = way == CPU_TERMS_PLAIN && !q->halved;
 }
 
 /* The bounds that docs/kernels.md states. */
@@ -490,16 +492,16 @@ static void as_exact_as_stated(void **state)
     (void)state;
     static const char *const names[KINDS] = {"uniform", "normal",   "positive",
                                              "ranges",  "outliers", "wide"};
-    rng each[] = {rng_seed(6), rng_seed(60)};
+    rng each[WAYS] = {rng_seed(60), rng_seed(6), rng_seed(61)};
     const int64_t depths[] = {64, 768, 3072, 64, 256, 64, 256, 768, 3072};
     const int64_t rows[] = {14, 14, 14, 16, 16, 24, 24, 24, 24};
     FOR_EACH_ISA(isa)
-    for (int what = 0; what < 2 * KINDS; what++)
+    for (int what = 0; what < WAYS * KINDS; what++)
         for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) {
             problem q = {.m = rows[d], .n = 128, .k = depths[d], .kc = 1024, .e = {.alpha = 1}};
             q.block_rows = rows[d], q.block_panels = 8, q.together = 1;
             rng *r = &each[what / KINDS];
-            sums_as(&q, what / KINDS);
+            sums_as(&q, (cpu_terms)(what / KINDS));
             if (rows[d] == 24)
                 halve(&q);
             setup s = begin(&q, r);
@@ -514,18 +516,17 @@ static void as_exact_as_stated(void **state)
             distances(&s, &rms, &most);
             run_plain(&s, isa);
             distances(&s, &plain_rms, &plain_most);
-            double bound = q.halved && what >= KINDS ? 12 : 8;
+            double bound = q.halved && q.terms == CPU_TERMS_PLAIN ? 12 : 8;
             if (rms > (q.halved ? 4 : 2) * plain_rms || most > bound)
-                fail_msg("%s %s%s K %lld%s: %.3f, at most %.3f; plain %.3f, at most %.3f",
-                         cpu_isa_name(isa), what < KINDS ? "" : "unpaired ", names[what % KINDS],
-                         (long long)q.k, q.halved ? " by halves" : "", rms, most, plain_rms,
-                         plain_most);
+                fail_msg("%s way %d %s K %lld%s: %.3f, at most %.3f; plain %.3f, at most %.3f",
+                         cpu_isa_name(isa), (int)q.terms, names[what % KINDS], (long long)q.k,
+                         q.halved ? " by halves" : "", rms, most, plain_rms, plain_most);
             end(&s);
         }
 }
 
 /* A product whose plain result is known element by element. */
-static setup special(rng *r, int64_t m, int64_t n, int64_t k, bool halved, int way)
+static setup special(rng *r, int64_t m, int64_t n, int64_t k, bool halved, cpu_terms way)
 {
     problem q = {.m = m, .n = n, .k = k, .kc = 64, .e = {.alpha = 1}};
     q.block_rows = 21, q.block_panels = 1, q.together = 2;
@@ -542,10 +543,10 @@ static void infinities_and_nans(void **state)
     rng r = rng_seed(7);
     const float odd[] = {INFINITY, -INFINITY, NAN};
     FOR_EACH_ISA(isa)
-    for (int all = 0; all < 36; all++) {
+    for (int all = 0; all < 18 * WAYS; all++) {
         int what = all % 18;
         int64_t rows = what < 6 ? 20 : what < 12 ? 16 : 55;
-        setup s = special(&r, rows, 110, 150, what >= 12, all / 18);
+        setup s = special(&r, rows, 110, 150, what >= 12, (cpu_terms)(all / 18));
         if (what % 6 < 3)
             s.a[9 * s.a_row + 77] = odd[what % 3];
         else
@@ -572,14 +573,14 @@ static void columns_alike(void **state)
     static const int64_t widths[] = {110, 9001};
     rng r = rng_seed(9);
     FOR_EACH_ISA(isa)
-    for (int way = 0; way < 8; way++) {
+    for (int way = 0; way < 4 * WAYS; way++) {
         bool large = way % 2, halved = way / 2 % 2;
         int64_t n = widths[large], twins[] = {5, 17, 64, n / 2, n - 1}, pick = 40, zero = 41;
         bool *mark = calloc((size_t)n, sizeof *mark);
         assert_non_null(mark);
         problem q = {.m = M, .n = n, .k = K, .kc = 64, .e = {.alpha = 1}, .mark = mark};
         q.block_rows = 21, q.block_panels = 1, q.together = 2;
-        q.terms = way / 4 ? CPU_TERMS_PLAIN : CPU_TERMS_PAIRED;
+        q.terms = (cpu_terms)(way / 4);
         if (halved)
             halve(&q);
         setup s = begin(&q, &r);
@@ -616,9 +617,9 @@ static void zeros_and_extremes(void **state)
     rng r = rng_seed(8);
     static const float sizes[] = {0, 1e-38f, 1e-30f, 1e-12f, 1, 1e12f, 1e17f, 1e30f};
     FOR_EACH_ISA(isa)
-    for (int64_t i = 0; i < 12; i++) {
+    for (int64_t i = 0; i < 6 * WAYS; i++) {
         int64_t rows = 16 + i % 6 * 8;
-        setup s = special(&r, rows, 144, 100, rows > 24, (int)(i / 6));
+        setup s = special(&r, rows, 144, 100, rows > 24, (cpu_terms)(i / 6));
         for (int64_t k = 0; k < s.q.k; k++) {
             for (int64_t row = 0; row < rows; row++)
                 s.a[row * s.a_row + k] *= sizes[row % 8];
