@@ -80,6 +80,7 @@ typedef struct cpu_paired_args {
     uint32_t row_blocks, col_blocks, parts;
     bool columns_first;
     bool streamed; /* B comes from memory: ask for the next panel early */
+    bool far_sums; /* C lies beyond the core's own cache: ask for where sums go (wide pipes) */
     cpu_terms terms;
     bool unscaled;      /* A and B are as they were, which CPU_TERMS_PLAIN allows */
     int64_t block_rows; /* of a row block */

@@ -37,16 +37,25 @@ static int64_t even_rows(int64_t m, int64_t least, int64_t height)
     return best;
 }
 
+/* Rows of whole register tiles, in as few blocks of at most `most` as there can be. */
+static int64_t whole_rows(int64_t m, int64_t most, int64_t height)
+{
+    most = most < CPU_PAIRED_ROWS ? most : CPU_PAIRED_ROWS;
+    int64_t blocks = (m + most / height * height - 1) / (most / height * height);
+    return ((m + blocks - 1) / blocks + height - 1) / height * height;
+}
+
 /* Rows in blocks, as many in one as may be scaled at a time with K in blocks of DEPTH: few blocks
- * are an even number, many are of whole register tiles. Then columns so that there are about 48
- * tiles where the product is large. A tile takes TILE_NS or more. Few panels, of which one thread
- * would have one more than another, are cut in two parts. A right side that no cache holds, for
- * wide pipes not the core's own one, is read once: its columns in blocks, all rows by each. By
- * shape and caches alone. */
+ * are an even number unless columns are, many are of whole register tiles. Then columns so that
+ * there are about 48 tiles where the product is large. A tile takes TILE_NS or more. Few panels, of
+ * which one thread would have one more than another, are cut in two parts. A right side that no
+ * cache holds, for wide pipes not the core's own one, is read once: its columns in blocks, all rows
+ * by each. By shape and caches alone; rows and K by shape, since the order of sums hangs on them.
+ */
 static void cut(const op_lower *c, op_paired *d)
 {
     enum { DEPTH = 1024, FLAT = 768, TILE_NS = 5000, TILES = 48, PANELS = 36 };
-    enum { FEW_BLOCKS = 8, FEW_PANELS = 12, NEAR_LEFT = 1 << 15 };
+    enum { FEW_BLOCKS = 8, FEW_PANELS = 12, NEAR_LEFT = 1 << 15, LARGE = 1 << 20 };
     cpu_isa isa = c->cpu.isa;
     cpu_paired_args *a = &d->a;
     int64_t height = cpu_paired_height(isa), width = cpu_paired_width(isa);
@@ -61,23 +70,29 @@ static void cut(const op_lower *c, op_paired *d)
      * wide pipes feel more. */
     bool few_rows = d->whole ? panels >= FEW_PANELS || a->m < 4 * height : a->m < 8 * height;
     bool alone = blocks == 1 && (few_rows || !near);
-    if (blocks >= FEW_BLOCKS)
-        a->block_rows = most / height * height;
-    else
-        a->block_rows = alone ? a->m : even_rows(a->m, blocks, height);
-    blocks = (a->m + a->block_rows - 1) / a->block_rows;
-    a->row_blocks = (uint32_t)blocks;
-    int64_t depth = left / a->block_rows / CPU_PAIRED_RUN * CPU_PAIRED_RUN;
+    int64_t rows = most / height * height;
+    if (blocks < FEW_BLOCKS)
+        rows = alone ? a->m : even_rows(a->m, blocks, height);
+    int64_t depth = left / rows / CPU_PAIRED_RUN * CPU_PAIRED_RUN;
     int64_t parts = (a->k + depth - 1) / depth; /* of K */
     a->kc = cpu_paired_whole((a->k + parts - 1) / parts);
-    double panel_ns = (double)(a->k * width * a->block_rows) / 75.0;
-    int64_t least = (int64_t)(TILE_NS / panel_ns) + 1, columns = panels / least;
-    int64_t wanted = blocks >= TILES ? 1 : TILES / blocks;
     uint64_t right = (uint64_t)(a->n * a->k) * sizeof(float);
     bool far = near ? op_lower_exceeds_cache(c, right) : op_lower_exceeds_core(c, right);
+    bool wide = a->terms == CPU_TERMS_WIDE;
     a->columns_first = blocks > 1 && far;
+    if (wide && blocks > 1 && blocks < FEW_BLOCKS && panels > PANELS && right > LARGE)
+        rows = whole_rows(a->m, left / a->kc, height);
+    a->block_rows = rows;
+    blocks = (a->m + rows - 1) / rows;
+    a->row_blocks = (uint32_t)blocks;
+    double panel_ns = (double)(a->k * width * rows) / 75.0;
+    int64_t least = (int64_t)(TILE_NS / panel_ns) + 1, columns = panels / least;
+    int64_t wanted = blocks >= TILES ? 1 : TILES / blocks;
+    a->far_sums = wide && op_lower_exceeds_core(c, (uint64_t)(a->m * a->n) * sizeof(float));
     if (a->columns_first)
         wanted = (panels + PANELS - 1) / PANELS;
+    if (wide && a->columns_first && blocks % 2 && wanted % 2 && wanted > 1)
+        wanted--; /* as below, but by more columns: a last block of a few would be uneven */
     columns = columns < 1 ? 1 : columns > wanted ? wanted : columns;
     int64_t tile = (panels + columns - 1) / columns; /* panels of it */
     if (tile > 1 && blocks % 2 && (panels + tile - 1) / tile % 2)
