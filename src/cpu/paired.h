@@ -29,9 +29,10 @@
 
 enum {
     CPU_PAIRED_RUN = 16,
-    CPU_PAIRED_LEFT = 98304, /* floats of A that a tile scales at a time, at most */
-    CPU_PAIRED_ROWS = 216,   /* most rows of a tile */
-    CPU_PAIRED_TAPS = 25,    /* most taps of a window */
+    CPU_PAIRED_LEFT = 98304,      /* floats of A that a tile scales at a time, at most */
+    CPU_PAIRED_LEFT_NEAR = 32768, /* … where L3 is nearly as fast as L2: CPU_TERMS_PAIRED */
+    CPU_PAIRED_ROWS = 216,        /* most rows of a tile */
+    CPU_PAIRED_TAPS = 25,         /* most taps of a window */
 };
 
 /* Packs B; tile t is panel t of the blocks from k_begin (a multiple of kc) to k_end. `products` and
@@ -49,7 +50,8 @@ typedef struct cpu_paired_right_args {
     /* CPU_PAIRED_COPY: only the rows from k_begin to k_end, both within a block, are copied;
      * CPU_PAIRED_SCALE: the blocks have been copied. */
     int64_t part;
-    bool unscaled; /* as in cpu_paired_args: columns are only copied */
+    int64_t unscaled; /* as in cpu_paired_args: columns are only copied (a word, as the key of kept
+                       * weights is made of all bytes) */
 } cpu_paired_right_args;
 enum { CPU_PAIRED_BOTH, CPU_PAIRED_COPY, CPU_PAIRED_SCALE };
 
@@ -79,7 +81,7 @@ typedef struct cpu_paired_args {
      * CPU_PAIRED_LEFT elements. */
     uint32_t row_blocks, col_blocks, parts;
     bool columns_first;
-    bool streamed; /* B comes from memory: ask for the next panel early */
+    bool streamed; /* B comes from memory, or from beyond L2 and terms are not paired: ask early */
     bool far_sums; /* C lies beyond the core's own cache: ask for where sums go (wide pipes) */
     cpu_terms terms;
     bool unscaled;      /* A and B are as they were, which CPU_TERMS_PLAIN allows */

@@ -32,7 +32,8 @@ bool op_halved_suits(const op_lower *c, const op_product *p)
 {
     enum { ROWS = 240, FEW_ROWS = 120, COLUMNS = 256, DEPTH = 256, SHARE = 32, LITTLE = 2 << 20 };
     const cpu_gemm_args *g = &p->g;
-    bool far = op_lower_exceeds_cache(c, (uint64_t)(g->n * g->k) * sizeof(float));
+    /* by no cache's own size: products by halves round differently */
+    bool far = (uint64_t)(g->n * g->k) * sizeof(float) > CPU_CACHE_DEFAULT / 2;
     size_t most = c->constant_bytes / SHARE > LITTLE ? c->constant_bytes / SHARE : LITTLE;
     return cpu_terms_of(&c->cpu) == CPU_TERMS_PAIRED && op_halved_can(c, p) &&
            op_paired_suits(c, p) && g->m >= (far ? FEW_ROWS : ROWS) && g->n >= COLUMNS &&
@@ -51,8 +52,8 @@ static void cut(cpu_isa isa, const cpu_gemm_args *g, op_paired *d, cpu_halved_ar
     a->block_cols = pair;
     a->col_blocks = (uint32_t)((g->n + pair - 1) / pair);
     a->row_blocks = a->col_blocks < TILES && groups >= GROUPS ? 2 : 1;
-    a->block_rows =
-        CPU_PAIRED_LEFT / a->kc < CPU_PAIRED_ROWS ? CPU_PAIRED_LEFT / a->kc : CPU_PAIRED_ROWS;
+    int64_t most = CPU_PAIRED_LEFT_NEAR / a->kc, group = cpu_halved_group(isa);
+    a->block_rows = (most < CPU_PAIRED_ROWS ? most : CPU_PAIRED_ROWS) / group * group;
     h->block_groups = groups / a->row_blocks;
 }
 

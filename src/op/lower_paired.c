@@ -55,36 +55,37 @@ static int64_t whole_rows(int64_t m, int64_t most, int64_t height)
 static void cut(const op_lower *c, op_paired *d)
 {
     enum { DEPTH = 1024, FLAT = 768, TILE_NS = 5000, TILES = 48, PANELS = 36 };
-    enum { FEW_BLOCKS = 8, FEW_PANELS = 12, NEAR_LEFT = 1 << 15, LARGE = 1 << 20 };
+    enum { FEW_BLOCKS = 8, FEW_PANELS = 12, SMALL = 1 << 18, LARGE = 1 << 20 };
     cpu_isa isa = c->cpu.isa;
     cpu_paired_args *a = &d->a;
     int64_t height = cpu_paired_height(isa), width = cpu_paired_width(isa);
     int64_t panels = (a->n + width - 1) / width;
     bool near = a->terms == CPU_TERMS_PAIRED; /* L3 is nearly as fast as L2 there */
-    int64_t left = near ? NEAR_LEFT : CPU_PAIRED_LEFT;
+    int64_t left = near ? CPU_PAIRED_LEFT_NEAR : CPU_PAIRED_LEFT;
     int64_t depth_most = a->terms == CPU_TERMS_PLAIN ? FLAT : DEPTH;
     int64_t deep = a->k < depth_most ? a->k : depth_most, most = left / cpu_paired_whole(deep);
     most = most < CPU_PAIRED_ROWS ? most : CPU_PAIRED_ROWS;
     int64_t blocks = (a->m + most - 1) / most;
+    uint64_t right = (uint64_t)(a->n * a->k) * sizeof(float);
+    bool wide = a->terms == CPU_TERMS_WIDE;
     /* One block is cut by columns, so its rows go to both threads; but B is read once then, which
-     * wide pipes feel more. */
+     * wide pipes feel more unless it is small. */
     bool few_rows = d->whole ? panels >= FEW_PANELS || a->m < 4 * height : a->m < 8 * height;
-    bool alone = blocks == 1 && (few_rows || !near);
+    bool once = wide ? right > SMALL : !near;
+    bool alone = blocks == 1 && (few_rows || once);
     int64_t rows = most / height * height;
     if (blocks < FEW_BLOCKS)
         rows = alone ? a->m : even_rows(a->m, blocks, height);
     int64_t depth = left / rows / CPU_PAIRED_RUN * CPU_PAIRED_RUN;
     int64_t parts = (a->k + depth - 1) / depth; /* of K */
     a->kc = cpu_paired_whole((a->k + parts - 1) / parts);
-    uint64_t right = (uint64_t)(a->n * a->k) * sizeof(float);
     bool far = near ? op_lower_exceeds_cache(c, right) : op_lower_exceeds_core(c, right);
-    bool wide = a->terms == CPU_TERMS_WIDE;
-    a->columns_first = blocks > 1 && far;
     if (wide && blocks > 1 && blocks < FEW_BLOCKS && panels > PANELS && right > LARGE)
         rows = whole_rows(a->m, left / a->kc, height);
     a->block_rows = rows;
     blocks = (a->m + rows - 1) / rows;
     a->row_blocks = (uint32_t)blocks;
+    a->columns_first = blocks > 1 && far;
     double panel_ns = (double)(a->k * width * rows) / 75.0;
     int64_t least = (int64_t)(TILE_NS / panel_ns) + 1, columns = panels / least;
     int64_t wanted = blocks >= TILES ? 1 : TILES / blocks;
@@ -99,8 +100,8 @@ static void cut(const op_lower *c, op_paired *d)
         tile--; /* for two threads */
     a->block_cols = tile * width;
     a->col_blocks = (uint32_t)((a->n + a->block_cols - 1) / a->block_cols);
-    bool few = !d->whole && a->block_cols == width && blocks * panels < TILES &&
-               panel_ns > TILE_NS && a->block_rows > height;
+    bool few = !d->whole && !a->columns_first && a->block_cols == width &&
+               blocks * panels < TILES && panel_ns > TILE_NS && a->block_rows > height;
     a->parts = few ? 2 : 1;
     d->together = a->columns_first ? 1 : (uint32_t)(SCALED * width / a->block_cols) * a->parts;
 }

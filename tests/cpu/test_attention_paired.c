@@ -461,8 +461,9 @@ static void keys_as_rows_are_as_exact(void **state)
 }
 
 /* 30 queries, 100 keys in two blocks, or 32 queries where keys would be rows; one element of Q, K
- * or V (in turn) is x. */
-static problem with_odd(rng *r, int which, bool rows, float x)
+ * or V (in turn) is x, and unless `beside` is 0 that is what any ISA pairs with it when lengths are
+ * summed: their product may hide what x is. */
+static problem with_odd(rng *r, int which, bool rows, float x, float beside)
 {
     problem t = rows ? turned(r, 32, 100, true) : simple(r, 30, 100, 40, 50);
     if (!rows)
@@ -470,6 +471,8 @@ static problem with_odd(rng *r, int which, bool rows, float x)
     float *const where[] = {t.q + 9 * t.p.q_stride[2], t.k + 50 * t.p.k_stride[2],
                             t.v + 70 * t.p.v_stride[2]};
     where[which % 3][7] = x;
+    if (beside != 0)
+        where[which % 3][7 - 4] = where[which % 3][7 + 8] = where[which % 3][7 + 16] = beside;
     return t;
 }
 
@@ -481,8 +484,9 @@ static void odd_elements(void **state)
     const float odd[] = {INFINITY, -INFINITY, NAN};
     rng r = rng_seed(3);
     FOR_EACH_ISA(isa)
-    for (int what = 0; what < 18; what++) {
-        problem t = with_odd(&r, what, what >= 9, odd[what % 9 / 3]);
+    for (int all = 0; all < 18 * 3; all++) {
+        int what = all % 18;
+        problem t = with_odd(&r, what, what >= 9, odd[what % 9 / 3], (float)(all / 18 - 1));
         run_plain(&t, isa);
         float *plain = test_floats(&r, t.floats, 0, 0);
         memcpy(plain, t.out, (size_t)t.floats * sizeof *plain);
@@ -505,11 +509,12 @@ static void odd_elements(void **state)
 static void extremes(void **state)
 {
     (void)state;
-    const float odd[] = {1e30f, -1e25f, 1e-38f, -1e-42f};
+    const float odd[] = {1e30f, -1e25f, 1e-38f, -1e-42f, 1e20f}, beside[] = {0, 0, 0, 0, 1e20f};
     rng r = rng_seed(7);
     FOR_EACH_ISA(isa)
-    for (int what = 0; what < 24; what++) {
-        problem t = with_odd(&r, what, what >= 12, odd[what % 12 / 3]);
+    for (int what = 0; what < 30; what++) {
+        int which = what % 15 / 3;
+        problem t = with_odd(&r, what, what >= 15, odd[which], beside[which]);
         run(&t, isa);
         check(&t, "extremes");
         end(&t);

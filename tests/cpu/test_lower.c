@@ -344,6 +344,23 @@ static void gemm_with_every_addend(void **state)
             }
 }
 
+/* Wide right sides that a core's own cache holds or not, rows in several blocks, long sums, and
+ * rows that go by halves where the right side is large. */
+static void products_do_not_depend_on_caches(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][3] = {{230, 256, 1216}, {250, 288, 296}, {130, 1536, 400}};
+    rng r = rng_seed(36);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        op_case c;
+        op_case_begin(&c, "", "MatMul");
+        op_case_random(&c, &r, TACIT_F32, SHAPE(shapes[i][0], shapes[i][1]), -1, 1);
+        op_case_random(&c, &r, TACIT_F32, SHAPE(shapes[i][1], shapes[i][2]), -1, 1);
+        lower_check_caches(&c, &r, 1, 2, 4e-5);
+        op_case_end(&c);
+    }
+}
+
 static void fused_products(void **state)
 {
     (void)state;
@@ -512,6 +529,7 @@ int main(void)
         cmocka_unit_test(fused_programs),
         cmocka_unit_test(batch_normalisation),
         cmocka_unit_test(matrix_products),
+        cmocka_unit_test(products_do_not_depend_on_caches),
         cmocka_unit_test(gemm_with_every_addend),
         cmocka_unit_test(fused_products),
         cmocka_unit_test(large_products),

@@ -16,9 +16,12 @@ enum { INPUTS = OP_CASE_INPUTS, OUTPUTS = OP_CASE_OUTPUTS };
 
 typedef struct run_mode {
     cpu_isa isa;
+    cpu_terms terms;        /* of AVX-512: whose processor it is */
     bool strided, streamed; /* streamed: one thread, weights count as more than a cache holds */
+    bool keep;              /* the results become what is expected */
     int in_place;           /* output 0 lies over this input; -1: apart */
     uint32_t constants;
+    uint64_t core_bytes, cache_bytes;
 } run_mode;
 
 typedef struct run_state {
@@ -211,8 +214,14 @@ static void run_mode_once(op_case *c, rng *r, uint32_t n_out, run_mode mode, dou
                       .serial = mode.streamed,
                       .err = &c->err};
     lower.cpu.isa = mode.isa;
+    lower.cpu.core_bytes = mode.core_bytes;
+    lower.cpu.cache_bytes = mode.cache_bytes;
     if (mode.isa < CPU_AVX512)
-        lower.cpu.avx512_vnni = lower.cpu.avx512_bf16 = false;
+        lower.cpu.avx512_vnni = lower.cpu.avx512_bf16 = lower.cpu.wide_pipes = false;
+    else {
+        lower.cpu.adds_beside_fma = mode.terms != CPU_TERMS_PLAIN;
+        lower.cpu.wide_pipes = mode.terms == CPU_TERMS_WIDE;
+    }
     tacit_status status = c->node->op->lower(&lower);
     if (status != TACIT_OK)
         fail_msg("%s on %s: lower says %d", c->type, cpu_isa_name(mode.isa), (int)status);
@@ -230,6 +239,8 @@ static void run_mode_once(op_case *c, rng *r, uint32_t n_out, run_mode mode, dou
     assert_int_equal(s.fault.code, 0);
     for (uint32_t i = 0; i < n_out; i++) {
         compare(&s, i, eps);
+        if (mode.keep)
+            memcpy(c->out[i].data, s.out_data[i], c->out[i].bytes);
         if (i > 0 || mode.in_place < 0)
             assert_true((uint8_t)s.out_data[i][c->out[i].bytes] == 0x5a);
     }
@@ -238,32 +249,66 @@ static void run_mode_once(op_case *c, rng *r, uint32_t n_out, run_mode mode, dou
     arena_free(&memory);
 }
 
+/* In every layout of its inputs, and in place. */
+static void check_layouts(op_case *c, rng *r, uint32_t n_out, run_mode mode, double eps)
+{
+    const op_def *op = c->node->op;
+    run_mode_once(c, r, n_out, mode, eps);
+    if (mode.constants) {
+        mode.streamed = true;
+        run_mode_once(c, r, n_out, mode, eps);
+        mode.streamed = false;
+    }
+    if (op->accepts) {
+        mode.strided = true;
+        run_mode_once(c, r, n_out, mode, eps);
+        mode.strided = false;
+    }
+    for (int k = 0; k < (int)c->n_in; k++) {
+        bool dies = op->inplace >> k & 1 && c->in[k] && !(mode.constants >> k & 1);
+        if (!dies || c->in[k]->bytes != c->out[0].bytes)
+            continue;
+        mode.in_place = k;
+        run_mode_once(c, r, n_out, mode, eps);
+    }
+}
+
+/* How many kinds of processors with these instructions sum in their own way. */
+static int kinds_of(cpu_isa isa)
+{
+    return isa == CPU_AVX512 ? CPU_TERMS_WIDE + 1 : 1;
+}
+
 void lower_check(op_case *c, rng *r, uint32_t n_out, uint32_t constants, double eps)
 {
     op_case_run(c, n_out);
-    const op_def *op = c->node->op;
-    assert_non_null(op->lower);
-    for (cpu_isa isa = CPU_PORTABLE; isa <= cpu_detect().isa; isa++) {
-        run_mode mode = {.isa = isa, .in_place = -1, .constants = constants};
-        run_mode_once(c, r, n_out, mode, eps);
-        if (constants) {
-            mode.streamed = true;
-            run_mode_once(c, r, n_out, mode, eps);
-            mode.streamed = false;
+    assert_non_null(c->node->op->lower);
+    for (cpu_isa isa = CPU_PORTABLE; isa <= cpu_detect().isa; isa++)
+        for (int kind = 0; kind < kinds_of(isa); kind++) {
+            run_mode mode = {
+                .isa = isa, .terms = (cpu_terms)kind, .in_place = -1, .constants = constants};
+            check_layouts(c, r, n_out, mode, eps);
         }
-        if (op->accepts) {
-            mode.strided = true;
-            run_mode_once(c, r, n_out, mode, eps);
-            mode.strided = false;
-        }
-        for (int k = 0; k < (int)c->n_in; k++) {
-            bool dies = op->inplace >> k & 1 && c->in[k] && !(constants >> k & 1);
-            if (!dies || c->in[k]->bytes != c->out[0].bytes)
-                continue;
-            mode.in_place = k;
-            run_mode_once(c, r, n_out, mode, eps);
-        }
-    }
+}
+
+void lower_check_caches(op_case *c, rng *r, uint32_t n_out, uint32_t constants, double eps)
+{
+    static const struct {
+        uint64_t core, whole;
+    } sizes[] = {{0, 0}, {1 << 18, 1 << 20}, {1 << 20, 1 << 25}, {1 << 23, 1 << 30}};
+    op_case_run(c, n_out);
+    for (cpu_isa isa = CPU_PORTABLE; isa <= cpu_detect().isa; isa++)
+        for (int kind = 0; kind < kinds_of(isa); kind++)
+            for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+                run_mode mode = {.isa = isa,
+                                 .terms = (cpu_terms)kind,
+                                 .keep = i == 0,
+                                 .in_place = -1,
+                                 .constants = constants,
+                                 .core_bytes = sizes[i].core,
+                                 .cache_bytes = sizes[i].whole};
+                run_mode_once(c, r, n_out, mode, i == 0 ? eps : 0);
+            }
 }
 
 void lower_check_none(op_case *c, uint32_t n_out)
