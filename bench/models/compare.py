@@ -48,6 +48,7 @@ TORCH = ("mlp", "block", "attention", "attention-causal", "gpt2", "bert", "minil
 PAUSE = 0.05  # seconds between sides: spinning threads have gone to sleep by then
 WARM = 0.15  # seconds of runs that do not count
 TURN = 0.02  # seconds of runs a side gets at a time: those who disturb come and go
+WAKE = 0.01  # … behind so many that do not count: cores that were idle need them to reach their clock
 WAIT = 20  # times that a turn waits for them to go, 2 ms each
 LEAST = int(os.environ.get("TACIT_BENCH_ROUNDS", "7"))  # turns of a side that count at least, …
 WANTED = 6 * LEAST  # … and as many calm ones as are wanted,
@@ -133,6 +134,16 @@ class Calm(Server):
         return took / self.best[self.cpus]
 
 
+def awake(runs):
+    """All but the first run of a turn, which wakes threads and caches, and those that begin while
+    cores reach their clock."""
+    begin, spent = 1, runs[0]
+    while begin < len(runs) - 1 and spent < WAKE * 1e9:
+        spent += runs[begin]
+        begin += 1
+    return runs[begin:]
+
+
 class Side(Server):
     def __init__(self, command, label, cpus=None):
         super().__init__(command, stderr=subprocess.DEVNULL,
@@ -151,7 +162,7 @@ class Side(Server):
         start = time.monotonic()
         while time.monotonic() - start < WARM:
             took = min(self.ask(1)["ns"])
-        self.count = max(2, min(2000, int(TURN * 1e9 / took)))
+        self.count = max(2, min(3000, int((WAKE + TURN) * 1e9 / took)))
 
     def turn(self, calm, pause):
         """How calm it was, and how long the runs took; None: others were busy."""
@@ -166,7 +177,7 @@ class Side(Server):
         if others > OTHERS * wall * cores + 2e7:
             self.dropped += 1
             return None
-        return slower, answer["ns"][1:]  # the first run of a turn wakes threads and caches
+        return slower, awake(answer["ns"])
 
     def calm_turns(self):
         return sum(slower <= SLOWER for slower, _ in self.turns)
