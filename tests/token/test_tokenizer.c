@@ -11,9 +11,10 @@
 
 #include <cmocka.h>
 
+#include "base/map.h"
 #include "base/rng.h"
 #include "support/gguf_writer.h"
-#include "token/tokenizer.h"
+#include "token/table.h"
 
 #define COUNT(array) ((uint32_t)(sizeof(array) / sizeof *(array)))
 
@@ -23,9 +24,9 @@ enum { BYTES = 256, MOST = 600 };
 
 /* A vocabulary that grows: of bytes, or empty. */
 typedef struct made {
-    token_entry entries[MOST];
+    token_entry *entries;
     char names[BYTES][8];
-    token_rule rules[MOST];
+    token_rule *rules;
     token_vocabulary v;
     arena memory;
     token_tokenizer *t;
@@ -42,9 +43,11 @@ static void rule(made *m, const char *text)
     m->rules[m->v.n_rules++] = (token_rule){text, strlen(text)};
 }
 
-static made *begin(bool by_score)
+static made *begin_large(bool by_score, size_t most)
 {
     made *m = calloc(1, sizeof *m);
+    m->entries = calloc(most, sizeof *m->entries);
+    m->rules = calloc(most, sizeof *m->rules);
     m->v = (token_vocabulary){.entries = m->entries,
                               .rules = m->rules,
                               .by_score = by_score,
@@ -55,6 +58,11 @@ static made *begin(bool by_score)
     for (int b = 0; b < BYTES && !by_score; b++) /* id: the byte */
         add(m, gguf_byte_name((unsigned char)b, m->names[b]), 0, TOKEN_NORMAL);
     return m;
+}
+
+static made *begin(bool by_score)
+{
+    return begin_large(by_score, MOST);
 }
 
 static made *finish(made *m)
@@ -68,6 +76,8 @@ static made *finish(made *m)
 static void end(made *m)
 {
     arena_free(&m->memory);
+    free(m->entries);
+    free(m->rules);
     free(m);
 }
 
@@ -327,6 +337,73 @@ static void special_tokens(void **state)
     end(m);
 }
 
+/* Names that begin with one another and lie in one another, against trying all at every place. */
+static void special_tokens_as_slowly(void **state)
+{
+    (void)state;
+    rng r = rng_seed(11);
+    for (int round = 0; round < 200; round++) {
+        made *m = begin(false);
+        for (int i = 0; i < 30; i++) {
+            char name[8];
+            size_t n = rng_below(&r, sizeof name - 1); /* none, too: a name that is never found */
+            for (size_t k = 0; k < n; k++)
+                name[k] = "<ab"[rng_below(&r, 3)];
+            add(m, arena_strndup(&m->memory, name, n), 0,
+                (token_kind[]){TOKEN_CONTROL, TOKEN_USER, TOKEN_UNKNOWN}[rng_below(&r, 3)]);
+        }
+        finish(m);
+        for (int k = 0; k < 20; k++) {
+            char text[40];
+            int64_t slow[40];
+            size_t length = rng_below(&r, sizeof text);
+            uint32_t count = 0;
+            bool special = rng_below(&r, 2);
+            for (size_t i = 0; i < length; i++)
+                text[i] = "<ab"[rng_below(&r, 3)];
+            text[length] = '\0';
+            for (size_t i = 0, step; i < length; i += step) {
+                slow[count] = (unsigned char)text[i];
+                step = 1;
+                for (uint32_t id = BYTES, best = 0; id < m->v.count; id++) {
+                    const token_entry *e = &m->entries[id];
+                    if ((special || e->kind == TOKEN_USER) && e->length > best &&
+                        strncmp(text + i, e->text, e->length) == 0) {
+                        slow[count] = id;
+                        best = (uint32_t)e->length;
+                        step = best;
+                    }
+                }
+                count++;
+            }
+            expect_ids(m, text, special ? SPECIAL : PLAIN, count, slow);
+        }
+        end(m);
+    }
+}
+
+/* Were every name tried at every place, this would take hours. */
+static void many_special_tokens(void **state)
+{
+    (void)state;
+    enum { NAMES = 400000, LENGTH = 1000000 };
+    made *m = begin_large(false, NAMES + BYTES);
+    for (int i = 0; i < NAMES; i++)
+        add(m, arena_printf(&m->memory, "<%d>", i), 0, i % 2 ? TOKEN_CONTROL : TOKEN_USER);
+    finish(m);
+    char *text = malloc(LENGTH);
+    memset(text, '<', LENGTH);
+    memcpy(text + LENGTH / 2, "<399999><399998><400000>", 24);
+    token_ids plain = encode_bytes(m, text, LENGTH, PLAIN);
+    assert_int_equal(plain.count, LENGTH - 8 + 1);
+    assert_int_equal(plain.data[LENGTH / 2 + 8], BYTES + 399998);
+    token_ids special = encode_bytes(m, text, LENGTH, SPECIAL);
+    assert_int_equal(special.count, LENGTH - 16 + 2);
+    assert_int_equal(special.data[LENGTH / 2], BYTES + 399999);
+    free(text);
+    end(m);
+}
+
 static void round_trips(void **state)
 {
     (void)state;
@@ -385,6 +462,67 @@ static void refused_vocabularies(void **state)
     m = begin(false);
     m->v.first = BYTES;
     expect_refused(m, TACIT_ERR_VALUE, "256 (first)");
+    char name[1002];
+    memset(name, 'x', sizeof name);
+    for (int longer = 0; longer < 2; longer++) {
+        m = begin(false);
+        name[1000 + longer] = '\0';
+        add(m, name, 0, TOKEN_NORMAL); /* of any length */
+        int64_t named = add(m, name, 0, TOKEN_USER);
+        if (longer) {
+            expect_refused(m, TACIT_ERR_LIMIT, "special token 257 has 1001 bytes, more than 1000");
+            continue;
+        }
+        finish(m);
+        EXPECT(m, name, PLAIN, named);
+        end(m);
+        name[1000] = 'x';
+    }
+}
+
+/* Names whose hashes are the same in every bit: so many that no vocabulary has them by chance. */
+static void names_that_are_alike(void **state)
+{
+    (void)state;
+    made *m = begin_large(true, TOKEN_STEPS + 1);
+    for (uint64_t i = 0; i <= TOKEN_STEPS; i++) {
+        /* what the halves of its words leave behind: of the second i, then whatever undoes it */
+        uint64_t x = hash_mix(0, i), words[4] = {5, i, 6, 0};
+        words[3] = x - 0x9e3779b97f4a7c15u - (x << 6) - (x >> 2);
+        m->entries[i] = (token_entry){arena_copy(&m->memory, words, sizeof words), sizeof words, 0,
+                                      TOKEN_NORMAL};
+        assert_int_equal(hash_bytes(m->entries[i].text, sizeof words, 0),
+                         hash_bytes(m->entries[0].text, sizeof words, 0));
+    }
+    m->v.count = TOKEN_STEPS;
+    finish(m);
+    for (uint32_t i = 0; i < TOKEN_STEPS; i++)
+        assert_int_equal(token_find(m->t, m->entries[i].text, m->entries[i].length), i);
+    assert_int_equal(token_find(m->t, m->entries[TOKEN_STEPS].text, 32), -1);
+    m->v.count++;
+    expect_refused(m, TACIT_ERR_LIMIT, "more than 1000 names of the vocabulary");
+}
+
+static void merges_that_are_alike(void **state)
+{
+    (void)state;
+    enum { LETTERS = 12, TOKENS = LETTERS * LETTERS * LETTERS };
+    made *m = begin_large(false, BYTES + TOKENS + TOKEN_STEPS + 1);
+    for (int i = 0; i < TOKENS; i++)
+        add(m,
+            arena_printf(&m->memory, "%c%c%c", 'a' + i / LETTERS / LETTERS,
+                         'a' + i / LETTERS % LETTERS, 'a' + i % LETTERS),
+            0, TOKEN_NORMAL);
+    for (uint64_t a = BYTES; a < BYTES + TOKENS; a++)
+        for (uint64_t b = BYTES; b < BYTES + TOKENS && m->v.n_rules <= TOKEN_STEPS; b++) {
+            if (hash_mix(0, a << 32 | b) % token_table_size(TOKEN_STEPS + 1) != 9)
+                continue;
+            rule(m, arena_printf(&m->memory, "%s %s", m->entries[a].text, m->entries[b].text));
+            add(m, arena_printf(&m->memory, "%s%s", m->entries[a].text, m->entries[b].text), 0,
+                TOKEN_NORMAL);
+        }
+    assert_int_equal(m->v.n_rules, TOKEN_STEPS + 1);
+    expect_refused(m, TACIT_ERR_LIMIT, "more than 1000 merges of the vocabulary");
 }
 
 static void refused_texts(void **state)
@@ -411,7 +549,7 @@ static void refused_texts(void **state)
     end(m);
 }
 
-/* Names that are no bytes' stay as they are; many alike take no longer than others. */
+/* Names that are no bytes' stay as they are. */
 static void odd_names(void **state)
 {
     (void)state;
@@ -430,11 +568,20 @@ static void odd_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_rank),         cmocka_unit_test(by_rank_as_slowly),
-        cmocka_unit_test(whole_words),     cmocka_unit_test(by_score),
-        cmocka_unit_test(a_leading_space), cmocka_unit_test(special_tokens),
-        cmocka_unit_test(round_trips),     cmocka_unit_test(refused_vocabularies),
-        cmocka_unit_test(refused_texts),   cmocka_unit_test(odd_names),
+        cmocka_unit_test(by_rank),
+        cmocka_unit_test(by_rank_as_slowly),
+        cmocka_unit_test(whole_words),
+        cmocka_unit_test(by_score),
+        cmocka_unit_test(a_leading_space),
+        cmocka_unit_test(special_tokens),
+        cmocka_unit_test(special_tokens_as_slowly),
+        cmocka_unit_test(many_special_tokens),
+        cmocka_unit_test(round_trips),
+        cmocka_unit_test(refused_vocabularies),
+        cmocka_unit_test(names_that_are_alike),
+        cmocka_unit_test(merges_that_are_alike),
+        cmocka_unit_test(refused_texts),
+        cmocka_unit_test(odd_names),
     };
     return cmocka_run_group_tests_name("tokens", tests, NULL, NULL);
 }
