@@ -10,6 +10,8 @@ typedef struct encoder {
     const token_tokenizer *t;
     const char *text; /* in which the symbols lie */
     merge_work work;
+    uint32_t *cuts;           /* by unused token: bytes of the left of the two that made it last */
+    VEC(merge_symbol) behind; /* of one that is taken apart: what comes behind the part at hand */
     arena *memory;
     token_ids *out;
     tacit_error *err;
@@ -36,6 +38,8 @@ static bool pair_by_score(const void *context, const merge_symbol *left, const m
     const encoder *e = context;
     int64_t id = token_find(e->t, e->text + left->begin, left->length + right->length);
     *out = (merge_pair){id < 0 ? 0 : -(double)e->t->tokens[id].score, id};
+    if (id >= 0 && e->t->tokens[id].kind == TOKEN_UNUSED)
+        e->cuts[e->t->tokens[id].unused] = left->length;
     return id >= 0;
 }
 
@@ -89,6 +93,35 @@ static tacit_status emit_character(encoder *e, const merge_symbol *s, bool *unkn
     return TACIT_OK;
 }
 
+static merge_symbol symbol_of(const encoder *e, uint32_t begin, uint32_t length)
+{
+    return (merge_symbol){
+        .begin = begin, .length = length, .id = token_find(e->t, e->text + begin, length)};
+}
+
+/* A step of merges that no text becomes is taken apart again, and so are its parts. As
+ * SentencePiece has it, not by what made this one, but by what made its text, or would have, the
+ * last time. */
+static tacit_status emit_symbol(encoder *e, merge_symbol s, bool *unknown)
+{
+    e->behind.count = 0;
+    for (;;) {
+        const token *k = s.id >= 0 ? &e->t->tokens[s.id] : NULL;
+        uint32_t cut = k && k->kind == TOKEN_UNUSED ? e->cuts[k->unused] : 0;
+        if (cut) { /* none: a single character */
+            if (!vec_push(e->memory, &e->behind, symbol_of(e, s.begin + cut, s.length - cut)))
+                return error_memory(e->err, "tokens");
+            s = symbol_of(e, s.begin, cut);
+            continue;
+        }
+        TRY(k ? emit(e, s.id) : emit_character(e, &s, unknown));
+        *unknown = *unknown && !k;
+        if (e->behind.count == 0)
+            return TACIT_OK;
+        s = e->behind.data[--e->behind.count];
+    }
+}
+
 /* Bytes of the character that begins with this one. */
 static size_t character(const char *text, size_t left)
 {
@@ -120,11 +153,8 @@ static tacit_status encode_characters(encoder *e, const char *text, size_t lengt
     if (!merge_all(&e->work, pair_by_score, e))
         return error_memory(e->err, "tokens");
     bool unknown = false; /* the last character */
-    for (uint32_t i = 0; i != MERGE_NONE; i = e->work.symbols.data[i].next) {
-        const merge_symbol *s = &e->work.symbols.data[i];
-        TRY(s->id >= 0 ? emit(e, s->id) : emit_character(e, s, &unknown));
-        unknown = unknown && s->id < 0;
-    }
+    for (uint32_t i = 0; i != MERGE_NONE; i = e->work.symbols.data[i].next)
+        TRY(emit_symbol(e, e->work.symbols.data[i], &unknown));
     return TACIT_OK;
 }
 
@@ -147,6 +177,9 @@ tacit_status token_encode(const token_tokenizer *t, const char *text, size_t len
     encoder e = {.t = t, .work = {.memory = &local}, .memory = &local, .out = &all, .err = err};
     tacit_status status = TACIT_OK;
     size_t from = 0;
+    e.cuts = ARENA_ARRAY(&local, t->n_unused + 1u, uint32_t);
+    if (!e.cuts)
+        return error_memory(err, "tokens");
     if (!bare && t->v.first >= 0)
         TRY_GOTO(emit(&e, t->v.first), done);
     for (size_t i = 0; i < length;) {

@@ -11,6 +11,7 @@ typedef struct token {
     uint32_t length, piece_length;
     float score;
     token_kind kind;
+    uint32_t unused; /* by_score, of those that no text becomes: which of them */
 } token;
 
 /* Nothing lies further than so many places from where it belongs: names that were chosen to meet at
@@ -70,7 +71,7 @@ enum { TOKEN_MARK = sizeof token_mark - 1 };
 
 struct token_tokenizer {
     token *tokens;
-    uint32_t count;
+    uint32_t count, n_unused;
     token_table texts; /* of tokens that text is merged into */
     token_pair *pairs; /* by both tokens */
     uint32_t pair_mask;

@@ -80,7 +80,8 @@ static bool make_token(token_tokenizer *t, const token_entry *e, const int16_t *
     size_t n = e->length;
     if (!text)
         return false;
-    *out = (token){text, text, (uint32_t)n, (uint32_t)n, e->score, e->kind};
+    *out = (token){.text = text, .piece = text, .score = e->score, .kind = e->kind};
+    out->length = out->piece_length = (uint32_t)n;
     bool plain = e->kind == TOKEN_NORMAL || e->kind == TOKEN_UNUSED;
     if (e->kind == TOKEN_CONTROL || e->kind == TOKEN_UNKNOWN) {
         out->piece_length = 0;
@@ -108,6 +109,12 @@ static bool is_text(const token *k)
     return k->kind == TOKEN_NORMAL || k->kind == TOKEN_USER;
 }
 
+static tacit_status add_text(token_tokenizer *t, uint32_t id, tacit_error *err)
+{
+    const token *k = &t->tokens[id];
+    return token_table_add(&t->texts, t->tokens, id, hash_bytes(k->text, k->length, 0), err);
+}
+
 static tacit_status make_tokens(token_tokenizer *t, const token_vocabulary *v, arena *memory,
                                 tacit_error *err)
 {
@@ -123,11 +130,17 @@ static tacit_status make_tokens(token_tokenizer *t, const token_vocabulary *v, a
             return error_memory(err, "a tokenizer");
         const token *k = &t->tokens[i];
         if (is_text(k))
-            TRY(token_table_add(&t->texts, t->tokens, i, hash_bytes(k->text, k->length, 0), err));
+            TRY(add_text(t, i, err));
         bool one_byte = v->by_score ? k->kind == TOKEN_BYTE : k->kind == TOKEN_NORMAL;
         if (one_byte && k->piece_length == 1 && t->bytes[(unsigned char)k->piece[0]] < 0)
             t->bytes[(unsigned char)k->piece[0]] = i;
     }
+    /* SentencePiece merges through unused pieces; of one text they come behind all others. */
+    for (uint32_t i = 0; i < v->count; i++)
+        if (v->by_score && t->tokens[i].kind == TOKEN_UNUSED) {
+            t->tokens[i].unused = t->n_unused++;
+            TRY(add_text(t, i, err));
+        }
     return TACIT_OK;
 }
 

@@ -20,7 +20,7 @@ typedef enum token_kind {
     TOKEN_UNKNOWN,
     TOKEN_CONTROL, /* its name stands for it only if asked for; it has no text */
     TOKEN_USER,    /* its name always stands for it */
-    TOKEN_UNUSED,
+    TOKEN_UNUSED,  /* no text becomes it; by_score a step to those that it may become */
     TOKEN_BYTE,
 } token_kind;
 

@@ -259,12 +259,13 @@ static void by_score(void **state)
     int64_t less = add(m, "<", -9, TOKEN_NORMAL), more = add(m, ">", -9, TOKEN_NORMAL);
     int64_t tag = add(m, "<s", -5, TOKEN_NORMAL);
     add(m, "s", -9, TOKEN_NORMAL);
-    add(m, "ca", 9, TOKEN_UNUSED); /* no text becomes it */
+    add(m, "ca", 9, TOKEN_UNUSED); /* no text becomes it, but it is merged first */
     m->v.first = first;
     m->v.unknown = unknown;
     finish(m);
     EXPECT(m, "abc", BARE, abc); /* by bc, which has a better score than ab */
-    EXPECT(m, "abcab", BARE, abc, ab);
+    EXPECT(m, "abcbab", BARE, abc, b, ab);
+    EXPECT(m, "abcab", BARE, ab, c, a, b); /* "ca" comes first, and then is taken apart again */
     EXPECT(m, "abbc", BARE, ab, bc);
     EXPECT(m, " abc", BARE, marked, bc); /* the best of all leaves no a for abc */
     EXPECT(m, "ca", BARE, c, a);
@@ -282,6 +283,119 @@ static void by_score(void **state)
     EXPECT(m, "<s>", BARE | SPECIAL, first);
     EXPECT(m, "<0xC3>", BARE, less, unknown, more);
     end(m);
+}
+
+/* What SentencePiece does, as written down: pairs of neighbours by score, and who made an unused
+ * piece, as it was last seen. Single characters "a" to "c" are all tokens but "c". */
+typedef struct slow_pieces {
+    const made *m;
+    const char *at[64]; /* where pieces begin, and the end */
+    uint32_t count;
+    size_t left[MOST]; /* by token: bytes of the left of two */
+} slow_pieces;
+
+static int64_t slow_find(const made *m, const char *text, size_t length)
+{
+    for (uint32_t i = 0; i < m->v.count; i++)
+        if (m->entries[i].length == length && memcmp(m->entries[i].text, text, length) == 0 &&
+            (m->entries[i].kind == TOKEN_NORMAL || m->entries[i].kind == TOKEN_UNUSED))
+            return i;
+    return -1;
+}
+
+/* The token of a pair, or -1. */
+static int64_t slow_pair(slow_pieces *p, int64_t i)
+{
+    if (i < 0 || i + 1 >= p->count)
+        return -1;
+    int64_t id = slow_find(p->m, p->at[i], (size_t)(p->at[i + 2] - p->at[i]));
+    if (id >= 0)
+        p->left[id] = (size_t)(p->at[i + 1] - p->at[i]);
+    return id;
+}
+
+static void slow_emit(const slow_pieces *p, const char *text, size_t length, token_ids *out)
+{
+    int64_t id = slow_find(p->m, text, length);
+    if (id >= 0 && p->m->entries[id].kind == TOKEN_UNUSED && p->left[id]) {
+        slow_emit(p, text, p->left[id], out);
+        slow_emit(p, text + p->left[id], length - p->left[id], out);
+    } else if (id >= 0 || out->count == 0 || out->data[out->count - 1] != p->m->v.unknown) {
+        out->data[out->count++] = id >= 0 ? id : p->m->v.unknown;
+    }
+}
+
+static void slow_encode(slow_pieces *p, const char *text, token_ids *out)
+{
+    p->count = (uint32_t)strlen(text);
+    memset(p->left, 0, sizeof p->left);
+    for (uint32_t i = 0; i <= p->count; i++)
+        p->at[i] = text + i;
+    for (uint32_t i = 0; i < p->count; i++)
+        (void)slow_pair(p, i);
+    for (;;) {
+        int64_t best = -1, where = 0;
+        for (uint32_t i = 0; i + 1 < p->count; i++) {
+            int64_t id = slow_find(p->m, p->at[i], (size_t)(p->at[i + 2] - p->at[i]));
+            if (id >= 0 && (best < 0 || p->m->entries[id].score > p->m->entries[best].score)) {
+                best = id;
+                where = i;
+            }
+        }
+        if (best < 0)
+            break;
+        memmove(&p->at[where + 1], &p->at[where + 2],
+                (p->count - (size_t)where - 1) * sizeof *p->at);
+        p->count--;
+        (void)slow_pair(p, where - 1);
+        (void)slow_pair(p, where);
+    }
+    for (uint32_t i = 0; i < p->count; i++)
+        slow_emit(p, p->at[i], (size_t)(p->at[i + 1] - p->at[i]), out);
+}
+
+static void by_score_as_slowly(void **state)
+{
+    (void)state;
+    rng r = rng_seed(5);
+    uint32_t apart = 0; /* texts in which an unused piece had a part */
+    for (int round = 0; round < 300; round++) {
+        made *m = begin(true);
+        m->v.unknown = add(m, "<unk>", 0, TOKEN_UNKNOWN);
+        add(m, "a", -9, TOKEN_NORMAL);
+        add(m, "b", -9, round % 2 ? TOKEN_NORMAL : TOKEN_UNUSED); /* nothing to take apart */
+        for (int i = 0; i < 40; i++) {
+            char name[8];
+            size_t n = 2 + rng_below(&r, 4);
+            for (size_t k = 0; k < n; k++)
+                name[k] = (char)('a' + rng_below(&r, 3));
+            if (slow_find(m, name, n) < 0)
+                add(m, arena_strndup(&m->memory, name, n), (float)rng_below(&r, 12),
+                    rng_below(&r, 2) ? TOKEN_NORMAL : TOKEN_UNUSED);
+        }
+        finish(m);
+        for (int k = 0; k < 20; k++) {
+            char text[48];
+            int64_t slow[64];
+            token_ids ids = {slow, 0, COUNT(slow)};
+            slow_pieces p = {.m = m};
+            size_t length = rng_below(&r, sizeof text);
+            for (size_t i = 0; i < length; i++)
+                text[i] = (char)('a' + rng_below(&r, 3));
+            text[length] = '\0';
+            slow_encode(&p, text, &ids);
+            expect_ids(m, text, BARE, ids.count, slow);
+            for (uint32_t i = 0; i < p.count; i++) {
+                int64_t id = slow_find(m, p.at[i], (size_t)(p.at[i + 1] - p.at[i]));
+                if (id >= 0 && m->entries[id].kind == TOKEN_UNUSED && p.left[id]) {
+                    apart++;
+                    break;
+                }
+            }
+        }
+        end(m);
+    }
+    assert_true(apart > 1000);
 }
 
 static void a_leading_space(void **state)
@@ -572,6 +686,7 @@ int main(void)
         cmocka_unit_test(by_rank_as_slowly),
         cmocka_unit_test(whole_words),
         cmocka_unit_test(by_score),
+        cmocka_unit_test(by_score_as_slowly),
         cmocka_unit_test(a_leading_space),
         cmocka_unit_test(special_tokens),
         cmocka_unit_test(special_tokens_as_slowly),
