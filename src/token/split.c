@@ -26,12 +26,11 @@ static bool within(const token_range *ranges, size_t n, uint32_t v)
     return low < n && ranges[low].first <= v;
 }
 
-/* White_Space of Unicode. */
-static bool is_space(uint32_t v)
+/* \s of patterns is White_Space of Unicode. The separators 0x1c to 0x1f are not among it: only
+ * where strings are split as Python does are they white space, too. */
+bool token_is_space(uint32_t v)
 {
-    return (v >= 9 && v <= 13) || v == 0x20 || v == 0x85 || v == 0xa0 || v == 0x1680 ||
-           (v >= 0x2000 && v <= 0x200a) || v == 0x2028 || v == 0x2029 || v == 0x202f ||
-           v == 0x205f || v == 0x3000;
+    return utf8_is_space(v) && !(v >= 0x1c && v <= 0x1f);
 }
 
 static class class_of(uint32_t v)
@@ -40,14 +39,14 @@ static class class_of(uint32_t v)
         uint32_t letter = v | 0x20;
         return letter >= 'a' && letter <= 'z' ? LETTER
                : v >= '0' && v <= '9'         ? NUMBER
-               : is_space(v)                  ? SPACE
+               : token_is_space(v)            ? SPACE
                                               : OTHER;
     }
     if (within(letters, sizeof letters / sizeof *letters, v))
         return LETTER;
     if (within(numbers, sizeof numbers / sizeof *numbers, v))
         return NUMBER;
-    return is_space(v) ? SPACE : OTHER;
+    return token_is_space(v) ? SPACE : OTHER;
 }
 
 /* A text, and the character at a place of it. */

@@ -13,12 +13,17 @@
 #ifndef TOKEN_SPLIT_H
 #define TOKEN_SPLIT_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef enum token_split { TOKEN_GPT2, TOKEN_DIGITS, TOKEN_LLAMA3, TOKEN_QWEN2 } token_split;
 
 /* Bytes of the first word of `text`, of which there is at least one byte. *part is 0 at the
  * beginning of a text and left alone from word to word: bytes up to the next digit, for DIGITS. */
 size_t token_word(token_split how, const char *text, size_t length, size_t *part);
+
+/* White space, as the patterns have it. */
+bool token_is_space(uint32_t code_point);
 
 #endif

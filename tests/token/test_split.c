@@ -35,8 +35,9 @@ static const struct {
     {TOKEN_GPT2, "na\u00efve| caf\u00e9"},
     {TOKEN_GPT2, "\u00bd\u00b2\u0663"}, /* a half, squared, an Arabic three: numbers */
     {TOKEN_GPT2, "\u65e5\u672c\u8a9e| \u30c6\u30ad\u30b9\u30c8"},
-    {TOKEN_GPT2, "a|\u00a0|b"}, /* a space that does not break, but is no ' ' */
-    {TOKEN_GPT2, "e|\u0301"},   /* an accent of its own is no letter */
+    {TOKEN_GPT2, "a|\u00a0|b"},        /* a space that does not break, but is no ' ' */
+    {TOKEN_GPT2, "a| \x1c|b| \x1f|b"}, /* white space for Python, but not for patterns */
+    {TOKEN_GPT2, "e|\u0301"},          /* an accent of its own is no letter */
     {TOKEN_GPT2, "\U0001f600| \U0001f600"},
     {TOKEN_GPT2, "a|\xff\xfe|b"}, /* no UTF-8 */
     {TOKEN_GPT2, "a|\xe2\x96"},
