@@ -25,9 +25,10 @@ needs_peer = pytest.mark.skipif(
 )
 
 
-def save(path, model, tokens, kinds, **more):
+def save(path, model, tokens, kinds, architecture="llama", **more):
     pairs = {"model": model, "tokens": tokens, "token_type": kinds, **more}
-    write(path, {f"tokenizer.ggml.{k}": v for k, v in pairs.items()}, {})
+    pairs = {f"tokenizer.ggml.{k}": v for k, v in pairs.items()}
+    write(path, {"general.architecture": architecture, **pairs}, {})
     return path
 
 
@@ -204,7 +205,8 @@ def test_bytes_of_words(way, tmp_path):
 
 
 @needs_peer
-def test_characters_by_score(tmp_path):
+@pytest.mark.parametrize("architecture", ["llama", "phi3"])
+def test_characters_by_score(architecture, tmp_path):
     prepared = [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
     first = tokenizers.Tokenizer(models.BPE())
     first.normalizer = normalizers.Sequence(prepared)
@@ -222,7 +224,8 @@ def test_characters_by_score(tmp_path):
         models.BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
     )
     peer.normalizer = normalizers.Sequence(prepared)
-    named = [tokenizers.AddedToken(n, special=True, normalized=False) for n in ("<unk>", "<|end|>")]
+    strips = {"<unk>": False, "<|end|>": architecture == "phi3"}
+    named = [tokenizers.AddedToken(n, special=True, normalized=False, rstrip=s) for n, s in strips.items()]
     peer.add_special_tokens(named)
-    path = save(tmp_path / "scores.gguf", "llama", tokens, kinds, scores=scores)
+    path = save(tmp_path / "scores.gguf", "llama", tokens, kinds, architecture, scores=scores)
     compare(tacit.Tokenizer(path), peer, "scores", before=" ")

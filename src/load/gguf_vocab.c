@@ -38,6 +38,7 @@ enum { MOST = INT32_MAX / 4 }; /* tokens or merges; hundreds of thousands are us
 typedef struct vocab {
     const load_gguf_file *f;
     arena *memory;
+    token_entry *entries; /* of: */
     token_vocabulary v;
     tacit_error *err;
 } vocab;
@@ -47,6 +48,14 @@ static const load_gguf_pair *pair(const vocab *k, const char *name)
     char key[64];
     snprintf(key, sizeof key, "tokenizer.ggml.%s", name);
     return load_gguf_find(k->f, key);
+}
+
+static bool is_one_of(const token_entry *e, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strlen(names[i]) == e->length && memcmp(names[i], e->text, e->length) == 0)
+            return true;
+    return false;
 }
 
 /* A number of the file, or *out as it was where there is none. */
@@ -121,9 +130,25 @@ static tacit_status read_entries(vocab *k)
                              (unsigned long long)i, kind, (double)e->score);
         e->kind = (token_kind)kind;
     }
-    k->v.entries = entries;
+    k->v.entries = k->entries = entries;
     k->v.count = (uint32_t)tokens->count;
     return TACIT_OK;
+}
+
+/* White space behind names belongs to them in Phi-3's texts. Files do not say so: by the model, and
+ * with the exceptions that it was trained with. */
+static void strip_after_names(vocab *k)
+{
+    static const char *const others[] = {"<unk>", "<s>", "<|endoftext|>"};
+    const load_gguf_pair *model = load_gguf_find(k->f, "general.architecture");
+    if (!k->v.by_score || !model || model->kind != LOAD_GGUF_STRING ||
+        strcmp(model->text, "phi3") != 0)
+        return;
+    for (uint32_t i = 0; i < k->v.count; i++) {
+        token_entry *e = &k->entries[i];
+        e->strip_after = (e->kind == TOKEN_CONTROL || e->kind == TOKEN_USER) &&
+                         !is_one_of(e, others, sizeof others / sizeof *others);
+    }
 }
 
 static tacit_status read_rules(vocab *k)
@@ -146,14 +171,6 @@ static tacit_status read_rules(vocab *k)
     return TACIT_OK;
 }
 
-static bool is_end_name(const token_entry *e)
-{
-    for (size_t i = 0; e->kind == TOKEN_CONTROL && i < sizeof end_names / sizeof *end_names; i++)
-        if (strlen(end_names[i]) == e->length && memcmp(end_names[i], e->text, e->length) == 0)
-            return true;
-    return false;
-}
-
 static tacit_status read_ends(vocab *k, int64_t last)
 {
     enum { KEYS = 3 };
@@ -165,7 +182,9 @@ static tacit_status read_ends(vocab *k, int64_t last)
     for (int i = 0; i < KEYS; i++)
         ok = ok && (named[i] < 0 || vec_push(k->memory, &ends, named[i]));
     for (uint32_t i = 0; i < k->v.count; i++)
-        ok = ok && (!is_end_name(&k->v.entries[i]) || vec_push(k->memory, &ends, i));
+        if (k->entries[i].kind == TOKEN_CONTROL &&
+            is_one_of(&k->entries[i], end_names, sizeof end_names / sizeof *end_names))
+            ok = ok && vec_push(k->memory, &ends, i);
     k->v.ends = ends.data;
     k->v.n_ends = ends.count;
     return ok ? TACIT_OK : error_memory(k->err, "a vocabulary");
@@ -224,6 +243,7 @@ static tacit_status read_vocabulary(vocab *k)
                          "are",
                          name);
     TRY(read_entries(k));
+    strip_after_names(k);
     if (!k->v.by_score) {
         TRY(read_rules(k));
         TRY(read_way(k, &first));

@@ -166,6 +166,16 @@ static tacit_status encode_between(encoder *e, const char *text, size_t length)
     return e->t->v.by_score ? encode_characters(e, text, length) : encode_words(e, text, length);
 }
 
+/* Bytes of white space at the beginning. */
+static size_t spaces(const char *text, size_t length)
+{
+    size_t at = 0;
+    for (uint32_t n; at < length && token_is_space(utf8_decode(text + at, length - at, &n));
+         at += n)
+        ;
+    return at;
+}
+
 tacit_status token_encode(const token_tokenizer *t, const char *text, size_t length, bool bare,
                           bool special, arena *memory, token_ids *out, tacit_error *err)
 {
@@ -191,6 +201,7 @@ tacit_status token_encode(const token_tokenizer *t, const char *text, size_t len
         TRY_GOTO(encode_between(&e, text + from, i - from), done);
         TRY_GOTO(emit(&e, id), done);
         i += t->tokens[id].length;
+        i += t->tokens[id].strip_after ? spaces(text + i, length - i) : 0;
         from = i;
     }
     TRY_GOTO(encode_between(&e, text + from, length - from), done);

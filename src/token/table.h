@@ -11,6 +11,7 @@ typedef struct token {
     uint32_t length, piece_length;
     float score;
     token_kind kind;
+    bool strip_after;
     uint32_t unused; /* by_score, of those that no text becomes: which of them */
 } token;
 

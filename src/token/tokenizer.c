@@ -80,7 +80,11 @@ static bool make_token(token_tokenizer *t, const token_entry *e, const int16_t *
     size_t n = e->length;
     if (!text)
         return false;
-    *out = (token){.text = text, .piece = text, .score = e->score, .kind = e->kind};
+    *out = (token){.text = text,
+                   .piece = text,
+                   .score = e->score,
+                   .kind = e->kind,
+                   .strip_after = e->strip_after};
     out->length = out->piece_length = (uint32_t)n;
     bool plain = e->kind == TOKEN_NORMAL || e->kind == TOKEN_UNUSED;
     if (e->kind == TOKEN_CONTROL || e->kind == TOKEN_UNKNOWN) {

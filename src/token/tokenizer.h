@@ -29,6 +29,7 @@ typedef struct token_entry {
     size_t length;
     float score;
     token_kind kind;
+    bool strip_after; /* white space behind its name in a text belongs to the name */
 } token_entry;
 
 typedef struct token_rule { /* "left right" */

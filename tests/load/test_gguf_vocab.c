@@ -28,6 +28,7 @@ typedef struct parts {
     const char *const *merges;
     uint32_t n_merges;
     int64_t first, last, eot, unknown, add_first, add_last, space;
+    const char *architecture;
     const char *text_key; /* written as a string, which it should not be */
 } parts;
 
@@ -61,6 +62,8 @@ static void put_number(sbuf *b, const char *name, int64_t v)
 static void write_file(const parts *p, sbuf *b)
 {
     gguf_begin(b);
+    if (p->architecture)
+        gguf_string(b, "general.architecture", p->architecture);
     if (p->model)
         gguf_string(b, KEY "model", p->model);
     if (p->pre)
@@ -103,14 +106,15 @@ static tacit_status make(const parts *p, arena *memory, token_tokenizer **out, t
     return status;
 }
 
-static void expect_tokens(const parts *p, const char *text, uint32_t n, const int64_t *want)
+static void expect_tokens(const parts *p, const char *text, bool special, uint32_t n,
+                          const int64_t *want)
 {
     arena memory;
     token_tokenizer *t;
     token_ids ids = {0};
     tacit_error err = {TACIT_OK, ""};
     if (make(p, &memory, &t, &err) != TACIT_OK ||
-        token_encode(t, text, strlen(text), false, false, &memory, &ids, &err) != TACIT_OK)
+        token_encode(t, text, strlen(text), false, special, &memory, &ids, &err) != TACIT_OK)
         fail_msg("%s", err.message);
     assert_int_equal(ids.count, n);
     for (uint32_t i = 0; i < n; i++)
@@ -118,7 +122,9 @@ static void expect_tokens(const parts *p, const char *text, uint32_t n, const in
     arena_free(&memory);
 }
 #define EXPECT(p, text, ...)                                                                       \
-    expect_tokens(p, text, COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__})
+    expect_tokens(p, text, false, COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__})
+#define EXPECT_SPECIAL(p, text, ...)                                                               \
+    expect_tokens(p, text, true, COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__})
 
 static void what_keys_mean(void **state)
 {
@@ -145,6 +151,29 @@ static void what_keys_mean(void **state)
     EXPECT(&q, "ab", 3);
     q.kinds = NULL; /* then all are text */
     EXPECT(&q, "ab", 3);
+}
+
+/* Phi-3 by scores: names of special tokens but three take the white space behind them. */
+static void white_space_behind_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"<unk>", "<s>",     "<|endoftext|>", "\u2581",
+                                        "a",     "<|end|>", "</s>",          "<|user|>"};
+    static const int32_t types[] = {2, 3, 3, 1, 1, 3, 4, 3};
+    static const float zeros[COUNT(names)];
+    parts p = SCORED;
+    p.tokens = names;
+    p.kinds = types;
+    p.scores = zeros;
+    p.n_tokens = p.n_kinds = p.n_scores = COUNT(names);
+    p.space = p.add_first = 0;
+    EXPECT_SPECIAL(&p, "<|user|> a", 7, 3, 4);
+    p.architecture = "phi3";
+    EXPECT_SPECIAL(&p, "<|user|> a<|end|>  a</s> a", 7, 4, 5, 4, 6, 4);
+    EXPECT_SPECIAL(&p, "<s> a<unk> a<|endoftext|> a", 1, 3, 4, 0, 3, 4, 2, 3, 4);
+    parts q = BYTES; /* Phi-4, by merges: not */
+    q.architecture = "phi3";
+    EXPECT_SPECIAL(&q, "<|im_end|> a", 4, 0, 1);
 }
 
 static void what_ends_a_text(void **state)
@@ -246,9 +275,9 @@ static void small_vocabularies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_keys_mean),       cmocka_unit_test(what_ends_a_text),
-        cmocka_unit_test(every_way_of_cutting), cmocka_unit_test(what_does_not_fit),
-        cmocka_unit_test(small_vocabularies),
+        cmocka_unit_test(what_keys_mean),    cmocka_unit_test(white_space_behind_names),
+        cmocka_unit_test(what_ends_a_text),  cmocka_unit_test(every_way_of_cutting),
+        cmocka_unit_test(what_does_not_fit), cmocka_unit_test(small_vocabularies),
     };
     return cmocka_run_group_tests_name("GGUF vocabularies", tests, NULL, NULL);
 }

@@ -34,7 +34,7 @@ typedef struct made {
 
 static int64_t add(made *m, const char *text, float score, token_kind kind)
 {
-    m->entries[m->v.count] = (token_entry){text, strlen(text), score, kind};
+    m->entries[m->v.count] = (token_entry){text, strlen(text), score, kind, false};
     return m->v.count++;
 }
 
@@ -451,6 +451,26 @@ static void special_tokens(void **state)
     end(m);
 }
 
+static void white_space_behind_names(void **state)
+{
+    (void)state;
+    made *m = begin(true);
+    int64_t mark = add(m, MARK, -9, TOKEN_NORMAL), a = add(m, "a", -9, TOKEN_NORMAL);
+    int64_t spaced = add(m, MARK "a", -1, TOKEN_NORMAL), newline = add(m, "\n", -1, TOKEN_NORMAL);
+    int64_t end_of = add(m, "<e>", 0, TOKEN_CONTROL), user = add(m, "<u>", 0, TOKEN_USER);
+    int64_t keeps = add(m, "<k>", 0, TOKEN_CONTROL);
+    m->entries[end_of].strip_after = m->entries[user].strip_after = true;
+    finish(m);
+    EXPECT(m, "a<e> \n\t\u00a0\u2003 a", SPECIAL, a, end_of, a);
+    EXPECT(m, "<e>\n<e> <u> \n", SPECIAL, end_of, end_of, user);
+    EXPECT(m, "a<u> a", PLAIN, a, user, a);
+    EXPECT(m, "a <k> \n", SPECIAL, a, mark, keeps, mark, newline);
+    m->v.leading_space = true; /* behind what is gone */
+    finish(m);
+    EXPECT(m, "a<e>  a<k>a", SPECIAL, spaced, end_of, spaced, keeps, spaced);
+    end(m);
+}
+
 /* Names that begin with one another and lie in one another, against trying all at every place. */
 static void special_tokens_as_slowly(void **state)
 {
@@ -604,7 +624,7 @@ static void names_that_are_alike(void **state)
         uint64_t x = hash_mix(0, i), words[4] = {5, i, 6, 0};
         words[3] = x - 0x9e3779b97f4a7c15u - (x << 6) - (x >> 2);
         m->entries[i] = (token_entry){arena_copy(&m->memory, words, sizeof words), sizeof words, 0,
-                                      TOKEN_NORMAL};
+                                      TOKEN_NORMAL, false};
         assert_int_equal(hash_bytes(m->entries[i].text, sizeof words, 0),
                          hash_bytes(m->entries[0].text, sizeof words, 0));
     }
@@ -689,6 +709,7 @@ int main(void)
         cmocka_unit_test(by_score_as_slowly),
         cmocka_unit_test(a_leading_space),
         cmocka_unit_test(special_tokens),
+        cmocka_unit_test(white_space_behind_names),
         cmocka_unit_test(special_tokens_as_slowly),
         cmocka_unit_test(many_special_tokens),
         cmocka_unit_test(round_trips),
