@@ -27,13 +27,12 @@ static const struct way {
     {"stablelm2", TOKEN_QWEN2, false, false},    {"megrez", TOKEN_QWEN2, false, false},
 };
 
-/* Control tokens that end a text, whatever else the file says of them. */
+/* Special tokens that end a text, whatever else the file says of them. */
 static const char *const end_names[] = {
-    "<|eot_id|>",      "<|eom_id|>",    "<|im_end|>", "<|end|>", "<end_of_turn>",
-    "<|end_of_text|>", "<|endoftext|>", "<EOT>",      "</s>",    "<|END_OF_TURN_TOKEN|>",
+    "<|eot_id|>",         "<|eom_id|>",    "<|im_end|>", "<|end|>", "<end_of_turn>",
+    "<|end_of_text|>",    "<|endoftext|>", "<EOT>",      "</s>",    "<|END_OF_TURN_TOKEN|>",
+    "<end_of_utterance>", "<eos>",         "[EOT]",      "_<EOT>",
 };
-
-enum { MOST = INT32_MAX / 4 }; /* tokens or merges; hundreds of thousands are usual */
 
 typedef struct vocab {
     const load_gguf_file *f;
@@ -107,8 +106,9 @@ static tacit_status read_entries(vocab *k)
     if (!tokens || !load_gguf_strings(tokens))
         return error_set(k->err, TACIT_ERR_UNSUPPORTED,
                          "the file has no vocabulary (tokenizer.ggml.tokens)");
-    if (tokens->count == 0 || tokens->count > MOST)
-        return error_set(k->err, TACIT_ERR_LIMIT, "a vocabulary of %llu tokens",
+    if (tokens->count == 0 || tokens->count > TOKEN_MOST)
+        return error_set(k->err, TACIT_ERR_LIMIT,
+                         "a vocabulary of %llu tokens (tokenizer.ggml.tokens)",
                          (unsigned long long)tokens->count);
     TRY(by_token(k, "scores", tokens->count, &scores));
     TRY(by_token(k, "token_type", tokens->count, &kinds));
@@ -121,13 +121,21 @@ static tacit_status read_entries(vocab *k)
     const uint8_t *at = tokens->items;
     for (uint64_t i = 0; i < tokens->count; i++) {
         token_entry *e = &entries[i];
+        unsigned char byte;
         e->text = load_gguf_next(&at, &e->length);
         e->score = scores ? (float)load_gguf_number(scores, i) : 0;
-        double kind = kinds ? load_gguf_number(kinds, i) : TOKEN_NORMAL;
-        if (!(kind >= TOKEN_NORMAL && kind <= TOKEN_BYTE) || e->score != e->score)
+        bool is_byte = k->v.by_score && token_byte_name(e->text, e->length, &byte);
+        double kind = kinds     ? load_gguf_number(kinds, i)
+                      : is_byte ? TOKEN_BYTE /* files without kinds have bytes all the same */
+                                : TOKEN_NORMAL;
+        if (!(kind >= TOKEN_NORMAL && kind <= TOKEN_BYTE))
             return error_set(k->err, TACIT_ERR_VALUE,
-                             "token %llu has type %g (of 1 to 6) and score %g",
-                             (unsigned long long)i, kind, (double)e->score);
+                             "tokenizer.ggml.token_type of token %llu is %g, not 1 to 6",
+                             (unsigned long long)i, kind);
+        if (e->score != e->score)
+            return error_set(k->err, TACIT_ERR_VALUE,
+                             "tokenizer.ggml.scores of token %llu is no number",
+                             (unsigned long long)i);
         e->kind = (token_kind)kind;
     }
     k->v.entries = k->entries = entries;
@@ -157,15 +165,26 @@ static tacit_status read_rules(vocab *k)
     if (!merges || !load_gguf_strings(merges))
         return error_set(k->err, TACIT_ERR_FORMAT,
                          "the vocabulary has no list of merges (tokenizer.ggml.merges)");
-    if (merges->count > MOST)
-        return error_set(k->err, TACIT_ERR_LIMIT, "a vocabulary of %llu merges",
+    if (merges->count > TOKEN_MOST)
+        return error_set(k->err, TACIT_ERR_LIMIT,
+                         "a vocabulary of %llu merges (tokenizer.ggml.merges)",
                          (unsigned long long)merges->count);
     token_rule *rules = ARENA_ARRAY(k->memory, merges->count, token_rule);
     if (!rules)
         return error_memory(k->err, "a vocabulary");
     const uint8_t *at = merges->items;
-    for (uint64_t i = 0; i < merges->count; i++)
-        rules[i].text = load_gguf_next(&at, &rules[i].length);
+    for (uint64_t i = 0; i < merges->count; i++) {
+        size_t length;
+        const char *text = load_gguf_next(&at, &length);
+        const char *cut = length > 1 ? memchr(text + 1, ' ', length - 1) : NULL;
+        if (!cut)
+            return error_set(k->err, TACIT_ERR_FORMAT,
+                             "tokenizer.ggml.merges: merge %llu is not two texts with a space "
+                             "between",
+                             (unsigned long long)i);
+        size_t left = (size_t)(cut - text);
+        rules[i] = (token_rule){text, cut + 1, left, length - left - 1};
+    }
     k->v.rules = rules;
     k->v.n_rules = (uint32_t)merges->count;
     return TACIT_OK;
@@ -182,7 +201,8 @@ static tacit_status read_ends(vocab *k, int64_t last)
     for (int i = 0; i < KEYS; i++)
         ok = ok && (named[i] < 0 || vec_push(k->memory, &ends, named[i]));
     for (uint32_t i = 0; i < k->v.count; i++)
-        if (k->entries[i].kind == TOKEN_CONTROL &&
+        /* user-defined ones, too: so older files have what they were tuned with */
+        if ((k->entries[i].kind == TOKEN_CONTROL || k->entries[i].kind == TOKEN_USER) &&
             is_one_of(&k->entries[i], end_names, sizeof end_names / sizeof *end_names))
             ok = ok && vec_push(k->memory, &ends, i);
     k->v.ends = ends.data;
@@ -212,19 +232,31 @@ static tacit_status read_way(vocab *k, bool *first)
         name);
 }
 
+/* The token put before or behind a text. A file that asks for it has to say which it is; where only
+ * the way of cutting asks, and there is none, none is put there. */
+static tacit_status take_added(const vocab *k, const char *flag, bool asked, const char *name,
+                               int64_t token, int64_t *out)
+{
+    TRY(take_flag(k, flag, asked, &asked));
+    if (asked && token < 0 && pair(k, flag))
+        return error_set(k->err, TACIT_ERR_FORMAT,
+                         "tokenizer.ggml.%s is set, but there is no tokenizer.ggml.%s", flag, name);
+    *out = asked ? token : -1;
+    return TACIT_OK;
+}
+
 /* Tokens put before and behind a text, and the others that have a meaning. */
 static tacit_status read_roles(vocab *k, bool first)
 {
     int64_t begins, ends;
-    bool last;
     TRY(take_token(k, "bos_token_id", k->v.by_score ? 1 : -1, &begins));
     TRY(take_token(k, "eos_token_id", k->v.by_score ? 2 : -1, &ends));
-    TRY(take_token(k, "unknown_token_id", k->v.by_score ? 0 : -1, &k->v.unknown));
-    TRY(take_flag(k, "add_bos_token", first, &first));
-    TRY(take_flag(k, "add_eos_token", false, &last));
+    TRY(take_added(k, "add_bos_token", first, "bos_token_id", begins, &k->v.first));
+    TRY(take_added(k, "add_eos_token", false, "eos_token_id", ends, &k->v.last));
     TRY(take_flag(k, "add_space_prefix", k->v.by_score, &k->v.leading_space));
-    k->v.first = first ? begins : -1;
-    k->v.last = last ? ends : -1;
+    k->v.unknown = -1;
+    if (k->v.by_score) /* in others every byte is a token, and nothing asks for it */
+        TRY(take_token(k, "unknown_token_id", 0, &k->v.unknown));
     return read_ends(k, ends);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * From text to tokens. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/utf8.h"
@@ -8,7 +9,9 @@
 
 typedef struct encoder {
     const token_tokenizer *t;
-    const char *text; /* in which the symbols lie */
+    const char *whole;   /* all of the text */
+    const char *between; /* of it what is at hand, by_score: between two special tokens */
+    const char *text;    /* in which the symbols lie */
     merge_work work;
     uint32_t *cuts;           /* by unused token: bytes of the left of the two that made it last */
     VEC(merge_symbol) behind; /* of one that is taken apart: what comes behind the part at hand */
@@ -20,6 +23,18 @@ typedef struct encoder {
 static tacit_status emit(encoder *e, int64_t id)
 {
     return vec_push(e->memory, e->out, id) ? TACIT_OK : error_memory(e->err, "tokens");
+}
+
+/* A text may be anything: its bytes are named, not printed. */
+static tacit_status no_token(const encoder *e, const char *at, size_t length)
+{
+    enum { MOST = 4 };
+    char digits[2 * MOST + 1] = "";
+    for (size_t i = 0; i < length && i < MOST; i++)
+        snprintf(digits + 2 * i, 3, "%02x", (unsigned)(unsigned char)at[i]);
+    return error_set(e->err, TACIT_ERR_VALUE,
+                     "the vocabulary has no token for byte%s 0x%s, at byte %zu of the text",
+                     length > 1 ? "s" : "", digits, (size_t)(at - e->whole));
 }
 
 static bool pair_by_rank(const void *context, const merge_symbol *left, const merge_symbol *right,
@@ -53,8 +68,7 @@ static tacit_status encode_word(encoder *e, const char *word, size_t length)
     for (size_t i = 0; i < length; i++) {
         int64_t id = t->bytes[(unsigned char)word[i]];
         if (id < 0)
-            return error_set(e->err, TACIT_ERR_VALUE, "the vocabulary has no token for byte 0x%02x",
-                             (unsigned)(unsigned char)word[i]);
+            return no_token(e, word + i, 1);
         if (!merge_add(&e->work, (uint32_t)i, 1, id))
             return error_memory(e->err, "tokens");
     }
@@ -74,6 +88,20 @@ static tacit_status encode_words(encoder *e, const char *text, size_t length)
     return TACIT_OK;
 }
 
+/* A symbol of the marked text, where it came from. */
+static tacit_status no_character(const encoder *e, const merge_symbol *s)
+{
+    const size_t space = e->t->v.leading_space;
+    size_t i = 0;
+    for (size_t n = 0; n < s->begin; i++)
+        n += i < space || e->between[i - space] == ' ' ? TOKEN_MARK : 1;
+    if (i < space)
+        return error_set(e->err, TACIT_ERR_VALUE,
+                         "the vocabulary has no token for the space that it has before a text");
+    const char *at = e->between + i - space;
+    return no_token(e, at, *at == ' ' ? 1 : s->length);
+}
+
 /* A character that is no token: its bytes if all of them are tokens, else the unknown token, once
  * for all such characters in a row. */
 static tacit_status emit_character(encoder *e, const merge_symbol *s, bool *unknown)
@@ -84,8 +112,7 @@ static tacit_status emit_character(encoder *e, const merge_symbol *s, bool *unkn
     for (uint32_t i = 0; i < s->length; i++)
         *unknown = *unknown || e->t->bytes[bytes[i]] < 0;
     if (*unknown && e->t->v.unknown < 0)
-        return error_set(e->err, TACIT_ERR_VALUE, "the vocabulary has no token for '%.*s'",
-                         (int)s->length, (const char *)bytes);
+        return no_character(e, s);
     if (*unknown)
         return before ? TACIT_OK : emit(e, e->t->v.unknown);
     for (uint32_t i = 0; i < s->length; i++)
@@ -138,7 +165,7 @@ static tacit_status encode_characters(encoder *e, const char *text, size_t lengt
     if (!marked)
         return error_memory(e->err, "tokens");
     for (size_t i = 0; i < length + space; i++) {
-        const char *c = space && i == 0 ? " " : text + i - space;
+        const char *c = i < space ? " " : text + i - space;
         size_t step = *c == ' ' ? TOKEN_MARK : 1;
         memcpy(marked + n, *c == ' ' ? token_mark : c, step);
         n += step;
@@ -149,6 +176,7 @@ static tacit_status encode_characters(encoder *e, const char *text, size_t lengt
         if (!merge_add(&e->work, (uint32_t)i, (uint32_t)step, token_find(e->t, marked + i, step)))
             return error_memory(e->err, "tokens");
     }
+    e->between = text;
     e->text = marked;
     if (!merge_all(&e->work, pair_by_score, e))
         return error_memory(e->err, "tokens");
@@ -184,7 +212,12 @@ tacit_status token_encode(const token_tokenizer *t, const char *text, size_t len
     arena local;
     arena_init(&local, memory->allocator);
     token_ids all = {0};
-    encoder e = {.t = t, .work = {.memory = &local}, .memory = &local, .out = &all, .err = err};
+    encoder e = {.t = t,
+                 .whole = text,
+                 .work = {.memory = &local},
+                 .memory = &local,
+                 .out = &all,
+                 .err = err};
     tacit_status status = TACIT_OK;
     size_t from = 0;
     e.cuts = ARENA_ARRAY(&local, t->n_unused + 1u, uint32_t);

@@ -48,13 +48,12 @@ static int hex_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* "<0x0A>" */
-static bool byte_name(const token_entry *e, unsigned char *out)
+bool token_byte_name(const char *text, size_t length, unsigned char *byte)
 {
-    if (e->length != 6 || memcmp(e->text, "<0x", 3) != 0 || e->text[5] != '>')
+    if (length != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
         return false;
-    int high = hex_digit(e->text[3]), low = hex_digit(e->text[4]);
-    *out = (unsigned char)(high * 16 + low);
+    int high = hex_digit(text[3]), low = hex_digit(text[4]);
+    *byte = (unsigned char)(high * 16 + low);
     return high >= 0 && low >= 0;
 }
 
@@ -89,7 +88,7 @@ static bool make_token(token_tokenizer *t, const token_entry *e, const int16_t *
     bool plain = e->kind == TOKEN_NORMAL || e->kind == TOKEN_UNUSED;
     if (e->kind == TOKEN_CONTROL || e->kind == TOKEN_UNKNOWN) {
         out->piece_length = 0;
-    } else if (t->v.by_score && e->kind == TOKEN_BYTE && byte_name(e, &byte)) {
+    } else if (t->v.by_score && e->kind == TOKEN_BYTE && token_byte_name(e->text, n, &byte)) {
         out->piece = arena_strndup(memory, (const char *)&byte, 1);
         out->piece_length = 1;
     } else if (t->v.by_score && plain) {
@@ -158,8 +157,10 @@ static tacit_status make_rules(token_tokenizer *t, const token_vocabulary *v, ar
     byte_characters(bytes);
     t->pairs = ARENA_ARRAY(memory, size, token_pair);
     t->pair_mask = size - 1;
-    for (uint32_t i = 0; i < v->n_rules; i++)
-        room = v->rules[i].length > room ? v->rules[i].length : room;
+    for (uint32_t i = 0; i < v->n_rules; i++) {
+        size_t both = v->rules[i].left_length + v->rules[i].right_length;
+        room = both > room ? both : room;
+    }
     char *text = arena_alloc(memory, room + 1);
     if (!t->pairs || !text)
         return error_memory(err, "a tokenizer");
@@ -167,13 +168,9 @@ static tacit_status make_rules(token_tokenizer *t, const token_vocabulary *v, ar
         t->pairs[i].rank = UINT32_MAX;
     for (uint32_t i = 0; i < v->n_rules; i++) {
         const token_rule *r = &v->rules[i];
-        const char *cut = r->length > 1 ? memchr(r->text + 1, ' ', r->length - 1) : NULL;
-        size_t left = cut ? (size_t)(cut - r->text) : 0, n, m;
-        if (!cut)
-            return error_set(err, TACIT_ERR_FORMAT,
-                             "merge %u is not two texts with a space between", (unsigned)i);
-        if (!byte_text(bytes, r->text, left, text, &n) ||
-            !byte_text(bytes, cut + 1, r->length - left - 1, text + n, &m))
+        size_t n, m;
+        if (!byte_text(bytes, r->left, r->left_length, text, &n) ||
+            !byte_text(bytes, r->right, r->right_length, text + n, &m))
             continue;
         int64_t a = token_find(t, text, n), b = token_find(t, text + n, m),
                 both = token_find(t, text, n + m);
@@ -190,7 +187,7 @@ static tacit_status make_rules(token_tokenizer *t, const token_vocabulary *v, ar
 
 static tacit_status check(const token_vocabulary *v, tacit_error *err)
 {
-    if (v->count == 0 || v->count > INT32_MAX / 4 || v->n_rules > INT32_MAX / 4)
+    if (v->count == 0 || v->count > TOKEN_MOST || v->n_rules > TOKEN_MOST)
         return error_set(err, TACIT_ERR_FORMAT, "a vocabulary of %u tokens and %u merges",
                          (unsigned)v->count, (unsigned)v->n_rules);
     for (uint32_t i = 0; i < v->count; i++)

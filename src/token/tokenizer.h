@@ -32,10 +32,12 @@ typedef struct token_entry {
     bool strip_after; /* white space behind its name in a text belongs to the name */
 } token_entry;
 
-typedef struct token_rule { /* "left right" */
-    const char *text;
-    size_t length;
+typedef struct token_rule { /* these two become one */
+    const char *left, *right;
+    size_t left_length, right_length;
 } token_rule;
+
+enum { TOKEN_MOST = INT32_MAX / 4 }; /* tokens or merges; hundreds of thousands are usual */
 
 /* What a tokenizer is made of; texts are copied. */
 typedef struct token_vocabulary {
@@ -55,6 +57,9 @@ typedef struct token_vocabulary {
 
 typedef struct token_tokenizer token_tokenizer;
 typedef VEC(int64_t) token_ids;
+
+/* Names of bytes in vocabularies by_score: "<0x0A>". */
+bool token_byte_name(const char *text, size_t length, unsigned char *byte);
 
 /* All of it lies in `memory`. */
 tacit_status token_tokenizer_new(const token_vocabulary *v, arena *memory, token_tokenizer **out,

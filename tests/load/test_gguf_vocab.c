@@ -142,6 +142,7 @@ static void what_keys_mean(void **state)
     p.first = 3;
     EXPECT(&p, "a", 3, 4, 4);
     parts q = BYTES;
+    q.unknown = 99; /* nothing asks for it */
     EXPECT(&q, "ab a", 3, 0, 1);
     q.first = 5; /* GPT-2 has such a token, but does not put it before a text… */
     EXPECT(&q, "ab", 3);
@@ -192,6 +193,17 @@ static void what_ends_a_text(void **state)
     assert_true(token_is_end(t, 4) && token_is_end(t, 5));
     assert_false(token_is_end(t, 0));
     arena_free(&memory);
+    /* by name control and user-defined tokens, but no others */
+    static const char *const names[] = {"<|im_end|>", "<end_of_utterance>", "<eos>", "[EOT]",
+                                        "_<EOT>",     "<|im_start|>",       "</s>",  "<EOT>"};
+    q = (parts)BYTES;
+    q.tokens = names;
+    q.kinds = (const int32_t[]){4, 3, 4, 3, 3, 4, 1, 5};
+    q.n_tokens = q.n_kinds = COUNT(names);
+    assert_int_equal(make(&q, &memory, &t, &err), TACIT_OK);
+    for (uint32_t i = 0; i < COUNT(names); i++)
+        assert_int_equal(token_is_end(t, i), i < 5);
+    arena_free(&memory);
 }
 
 static void every_way_of_cutting(void **state)
@@ -232,17 +244,17 @@ static void what_does_not_fit(void **state)
     REFUSED(p, TACIT_ERR_UNSUPPORTED, "a tokenizer 'bert'", x.model = "bert");
     REFUSED(p, TACIT_ERR_UNSUPPORTED, "no vocabulary", x.tokens = NULL);
     REFUSED(p, TACIT_ERR_UNSUPPORTED, "no vocabulary", x.tokens = NULL; x.tokens_as_text = "a");
-    REFUSED(p, TACIT_ERR_LIMIT, "a vocabulary of 0 tokens", x.n_tokens = 0);
+    REFUSED(p, TACIT_ERR_LIMIT, "a vocabulary of 0 tokens (tokenizer.ggml.tokens)", x.n_tokens = 0);
     REFUSED(p, TACIT_ERR_FORMAT, "no scores", x.scores = NULL);
     REFUSED(p, TACIT_ERR_FORMAT, "tokenizer.ggml.scores is not 7 numbers", x.n_scores = 6);
     REFUSED(p, TACIT_ERR_FORMAT, "tokenizer.ggml.token_type is not 7 numbers", x.n_kinds = 3);
     REFUSED(p, TACIT_ERR_FORMAT, "tokenizer.ggml.token_type is not 7 numbers", x.kinds = NULL;
             x.text_key = KEY "token_type");
-    REFUSED(p, TACIT_ERR_VALUE, "token 0 has type 7",
+    REFUSED(p, TACIT_ERR_VALUE, "tokenizer.ggml.token_type of token 0 is 7, not 1 to 6",
             x.kinds = ((const int32_t[]){7, 1, 1, 1, 1, 1, 1}));
-    REFUSED(p, TACIT_ERR_VALUE, "token 1 has type 0",
+    REFUSED(p, TACIT_ERR_VALUE, "tokenizer.ggml.token_type of token 1 is 0",
             x.kinds = ((const int32_t[]){1, 0, 1, 1, 1, 1, 1}));
-    REFUSED(p, TACIT_ERR_VALUE, "token 2 has type 3",
+    REFUSED(p, TACIT_ERR_VALUE, "tokenizer.ggml.scores of token 2 is no number",
             x.scores = ((const float[]){0, 0, NAN, 0, 0, 0, 0}));
     REFUSED(p, TACIT_ERR_VALUE, "tokenizer.ggml.bos_token_id is 7, but the vocabulary has 7 tokens",
             x.first = 7);
@@ -253,11 +265,35 @@ static void what_does_not_fit(void **state)
     REFUSED(p, TACIT_ERR_FORMAT, "add_bos_token is not a number", x.text_key = KEY "add_bos_token");
     REFUSED(q, TACIT_ERR_FORMAT, "no list of merges", x.merges = NULL);
     REFUSED(q, TACIT_ERR_FORMAT, "no list of merges", x.merges = NULL; x.text_key = KEY "merges");
-    REFUSED(q, TACIT_ERR_FORMAT, "merge 0 is not two texts",
+    REFUSED(q, TACIT_ERR_FORMAT, "tokenizer.ggml.merges: merge 0 is not two texts",
             x.merges = ((const char *const[]){"ab"}));
+    REFUSED(q, TACIT_ERR_FORMAT, "tokenizer.ggml.merges: merge 1 is not two texts",
+            x.merges = ((const char *const[]){"a b", ""});
+            x.n_merges = 2);
+    REFUSED(q, TACIT_ERR_FORMAT,
+            "tokenizer.ggml.add_bos_token is set, but there is no tokenizer.ggml.bos_token_id",
+            x.add_first = 1);
+    REFUSED(q, TACIT_ERR_FORMAT,
+            "tokenizer.ggml.add_eos_token is set, but there is no tokenizer.ggml.eos_token_id",
+            x.add_last = 1);
     REFUSED(q, TACIT_ERR_UNSUPPORTED, "does not say how words are cut", x.pre = NULL);
     REFUSED(q, TACIT_ERR_UNSUPPORTED, "words cut as 'tekken' does", x.pre = "tekken");
 #undef REFUSED
+}
+
+/* Names of bytes are bytes where the file does not say what its tokens are. */
+static void bytes_without_kinds(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"\u2581", "a", "<0x0A>", "<0xg0>"};
+    static const float zeros[COUNT(names)];
+    parts p = SCORED;
+    p.tokens = names;
+    p.scores = zeros;
+    p.kinds = NULL;
+    p.n_tokens = p.n_scores = COUNT(names);
+    p.space = p.add_first = 0;
+    EXPECT(&p, "a\na", 1, 2, 1);
 }
 
 /* What a file does not say is only taken for granted where the vocabulary has such tokens. */
@@ -270,14 +306,20 @@ static void small_vocabularies(void **state)
     p.n_tokens = p.n_scores = 1;
     p.kinds = NULL;
     EXPECT(&p, " ", 0, 0);
+    p.add_first = 1; /* then it has to say which */
+    expect_refused(&p, TACIT_ERR_FORMAT, "there is no tokenizer.ggml.bos_token_id");
+    parts q = BYTES; /* llama 3's way of cutting alone does not mean that there is one */
+    q.pre = "llama-bpe";
+    EXPECT(&q, "ab", 3);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_keys_mean),    cmocka_unit_test(white_space_behind_names),
-        cmocka_unit_test(what_ends_a_text),  cmocka_unit_test(every_way_of_cutting),
-        cmocka_unit_test(what_does_not_fit), cmocka_unit_test(small_vocabularies),
+        cmocka_unit_test(what_keys_mean),     cmocka_unit_test(white_space_behind_names),
+        cmocka_unit_test(what_ends_a_text),   cmocka_unit_test(every_way_of_cutting),
+        cmocka_unit_test(what_does_not_fit),  cmocka_unit_test(bytes_without_kinds),
+        cmocka_unit_test(small_vocabularies),
     };
     return cmocka_run_group_tests_name("GGUF vocabularies", tests, NULL, NULL);
 }

@@ -40,7 +40,8 @@ static int64_t add(made *m, const char *text, float score, token_kind kind)
 
 static void rule(made *m, const char *text)
 {
-    m->rules[m->v.n_rules++] = (token_rule){text, strlen(text)};
+    const char *cut = strchr(text, ' ');
+    m->rules[m->v.n_rules++] = (token_rule){text, cut + 1, (size_t)(cut - text), strlen(cut + 1)};
 }
 
 static made *begin_large(bool by_score, size_t most)
@@ -587,13 +588,6 @@ static void refused_vocabularies(void **state)
     (void)state;
     expect_refused(begin(true), TACIT_ERR_FORMAT, "a vocabulary of 0 tokens");
     made *m = begin(false);
-    rule(m, "ab");
-    expect_refused(m, TACIT_ERR_FORMAT, "merge 0 is not two texts");
-    m = begin(false);
-    rule(m, "a b");
-    rule(m, "");
-    expect_refused(m, TACIT_ERR_FORMAT, "merge 1 is not two texts");
-    m = begin(false);
     m->v.first = BYTES;
     expect_refused(m, TACIT_ERR_VALUE, "256 (first)");
     char name[1002];
@@ -659,25 +653,47 @@ static void merges_that_are_alike(void **state)
     expect_refused(m, TACIT_ERR_LIMIT, "more than 1000 merges of the vocabulary");
 }
 
+static void expect_no_token(made *m, const char *text, int flags, const char *message)
+{
+    tacit_error err = {TACIT_OK, ""};
+    token_ids ids = {0};
+    assert_int_equal(token_encode(m->t, text, strlen(text), flags & BARE, flags & SPECIAL,
+                                  &m->memory, &ids, &err),
+                     TACIT_ERR_VALUE);
+    assert_string_equal(err.message, message);
+    assert_int_equal(ids.count, 0);
+}
+
 static void refused_texts(void **state)
 {
     (void)state;
+    static const char b_at_1[] = "the vocabulary has no token for byte 0x62, at byte 1 of the text";
     tacit_error err = {TACIT_OK, ""};
     token_ids ids = {0};
     made *m = begin(true);
     add(m, "a", 0, TOKEN_NORMAL);
+    add(m, "<u>", 0, TOKEN_USER);
     finish(m);
-    assert_int_equal(token_encode(m->t, "ab", 2, false, false, &m->memory, &ids, &err),
-                     TACIT_ERR_VALUE);
-    assert_non_null(strstr(err.message, "no token for 'b'"));
-    assert_int_equal(ids.count, 0);
+    expect_no_token(m, "ab", PLAIN, b_at_1);
+    expect_no_token(m, "aa<u>a a", PLAIN,
+                    "the vocabulary has no token for byte 0x20, at byte 6 of the text");
+    m->v.leading_space = true;
+    finish(m);
+    expect_no_token(m, "a", PLAIN,
+                    "the vocabulary has no token for the space that it has before a text");
+    add(m, MARK, 0, TOKEN_NORMAL);
+    finish(m);
+    expect_no_token(m, "  a<u>  \u4e00", PLAIN,
+                    "the vocabulary has no token for bytes 0xe4b880, at byte 8 of the text");
+    expect_no_token(m, "\x1b[2J", PLAIN,
+                    "the vocabulary has no token for byte 0x1b, at byte 0 of the text");
     end(m);
     m = begin(false);
     m->v.count = 'b'; /* bytes below */
     finish(m);
-    assert_int_equal(token_encode(m->t, "ab", 2, false, false, &m->memory, &ids, &err),
-                     TACIT_ERR_VALUE);
-    assert_non_null(strstr(err.message, "no token for byte 0x62"));
+    expect_no_token(m, "ab", PLAIN, b_at_1);
+    expect_no_token(m, "a aaa ab", PLAIN,
+                    "the vocabulary has no token for byte 0x62, at byte 7 of the text");
     assert_int_equal(token_encode(m->t, "a", SIZE_MAX / 2, false, false, &m->memory, &ids, &err),
                      TACIT_ERR_LIMIT);
     end(m);
