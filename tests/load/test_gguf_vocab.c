@@ -116,9 +116,11 @@ static void expect_tokens(const parts *p, const char *text, bool special, uint32
     if (make(p, &memory, &t, &err) != TACIT_OK ||
         token_encode(t, text, strlen(text), false, special, &memory, &ids, &err) != TACIT_OK)
         fail_msg("%s", err.message);
+    for (uint32_t i = 0; i < n && i < ids.count; i++)
+        if (ids.data[i] != want[i])
+            fail_msg("%s: '%s': token %u is %lld, expected %lld", p->pre ? p->pre : "", text, i,
+                     (long long)ids.data[i], (long long)want[i]);
     assert_int_equal(ids.count, n);
-    for (uint32_t i = 0; i < n; i++)
-        assert_int_equal(ids.data[i], want[i]);
     arena_free(&memory);
 }
 #define EXPECT(p, text, ...)                                                                       \
@@ -206,15 +208,64 @@ static void what_ends_a_text(void **state)
     arena_free(&memory);
 }
 
+/* All names that are known, in the order of docs/generation.md. */
+static const struct {
+    const char *name;
+    token_split way;
+    bool first, whole; /* a token is put before a text; a whole word may be a token */
+} known_ways[] = {
+    {"gpt-2", TOKEN_GPT2, false, false},         {"gpt2", TOKEN_GPT2, false, false},
+    {"mpt", TOKEN_GPT2, false, false},           {"olmo", TOKEN_GPT2, false, false},
+    {"jais", TOKEN_GPT2, false, false},          {"phi-2", TOKEN_GPT2, false, false},
+    {"jina-es", TOKEN_GPT2, false, false},       {"jina-de", TOKEN_GPT2, false, false},
+    {"roberta-bpe", TOKEN_GPT2, false, false},   {"starcoder", TOKEN_DIGITS, false, false},
+    {"refact", TOKEN_DIGITS, false, false},      {"command-r", TOKEN_DIGITS, false, false},
+    {"smollm", TOKEN_DIGITS, false, false},      {"codeshell", TOKEN_DIGITS, false, false},
+    {"exaone", TOKEN_DIGITS, false, false},      {"minerva-7b", TOKEN_DIGITS, false, false},
+    {"llama3", TOKEN_LLAMA3, true, true},        {"llama-v3", TOKEN_LLAMA3, true, true},
+    {"llama-bpe", TOKEN_LLAMA3, true, true},     {"falcon3", TOKEN_LLAMA3, true, true},
+    {"dbrx", TOKEN_LLAMA3, false, false},        {"smaug-bpe", TOKEN_LLAMA3, false, false},
+    {"chatglm-bpe", TOKEN_LLAMA3, false, false}, {"glm4", TOKEN_LLAMA3, false, false},
+    {"qwen2", TOKEN_QWEN2, false, false},        {"deepseek-r1-qwen", TOKEN_QWEN2, false, false},
+    {"stablelm2", TOKEN_QWEN2, false, false},    {"megrez", TOKEN_QWEN2, false, false},
+};
+
 static void every_way_of_cutting(void **state)
 {
     (void)state;
-    static const char *const names[] = {"gpt-2", "starcoder", "smollm", "command-r", "llama-bpe",
-                                        "dbrx",  "qwen2",     "olmo",   "stablelm2"};
-    for (uint32_t i = 0; i < COUNT(names); i++) {
+    enum { A, B, DOT, ONE, TWO, THREE, FOUR, UP_TO_2, UP_TO_3, UP_TO_4, DOT_B, WHOLE, FIRST };
+    static const char *const names[] = {"a",  "b",   ".",    "1",  "2",  "3",  "4",
+                                        "12", "123", "1234", ".b", "ab", "<f>"};
+    static const int32_t types[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3};
+    static const char *const steps[] = {"1 2", "12 3", "123 4", ". b"};
+    /* "1234.b", by the patterns of token/split.h */
+    static const struct {
+        uint32_t count;
+        int64_t ids[6];
+    } want[] = {
+        [TOKEN_GPT2] = {3, {UP_TO_4, DOT, B}},
+        [TOKEN_DIGITS] = {6, {ONE, TWO, THREE, FOUR, DOT, B}},
+        [TOKEN_LLAMA3] = {3, {UP_TO_3, FOUR, DOT_B}},
+        [TOKEN_QWEN2] = {5, {ONE, TWO, THREE, FOUR, DOT_B}},
+    };
+    for (uint32_t i = 0; i < COUNT(known_ways); i++) {
         parts p = BYTES;
-        p.pre = names[i];
-        EXPECT(&p, "ab", 3);
+        int64_t ids[7] = {FIRST};
+        uint32_t first = known_ways[i].first, n = want[known_ways[i].way].count;
+        p.pre = known_ways[i].name;
+        p.tokens = names;
+        p.kinds = types;
+        p.n_tokens = p.n_kinds = COUNT(names);
+        p.merges = steps;
+        p.n_merges = COUNT(steps);
+        p.first = FIRST;
+        memcpy(ids + first, want[known_ways[i].way].ids, n * sizeof *ids);
+        expect_tokens(&p, "1234.b", false, first + n, ids);
+        p.add_first = 0;
+        if (known_ways[i].whole)
+            EXPECT(&p, "ab", WHOLE);
+        else
+            EXPECT(&p, "ab", A, B);
     }
 }
 
