@@ -33,10 +33,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         const char *text = (const char *)data + size - n;
         const load_gguf_pair *model = load_gguf_find(&f, "tokenizer.ggml.model");
         token_ids plain = {0}, special = {0};
-        if (token_encode(t, text, n, true, false, &a, &plain, NULL) == TACIT_OK &&
+        if (token_encode(t, text, n, TACIT_ENCODE_BARE, &a, &plain, NULL) == TACIT_OK &&
             strcmp(model->text, "gpt2") == 0)
             expect_text(t, &plain, text, n);
-        (void)token_encode(t, text, n, false, true, &a, &special, NULL);
+        (void)token_encode(t, text, n, TACIT_ENCODE_SPECIAL, &a, &special, NULL);
     }
     arena_free(&a);
     return 0;

@@ -206,8 +206,9 @@ TACIT_API void tacit_tokenizer_free(tacit_tokenizer *tokenizer);
 TACIT_API uint32_t tacit_tokenizer_size(const tacit_tokenizer *tokenizer); /* tokens it knows */
 
 enum {
-    TACIT_ENCODE_BARE = 1,   /* without the tokens that begin and end a text */
-    TACIT_ENCODE_SPECIAL = 2 /* names of control tokens in the text stand for them */
+    TACIT_ENCODE_BARE = 1,    /* without the tokens that begin and end a text */
+    TACIT_ENCODE_SPECIAL = 2, /* names of control tokens in the text stand for them */
+    TACIT_ENCODE_OPEN = 4     /* without the token that ends a text: more follows */
 };
 /* The tokens of `length` bytes of UTF-8. *count receives how many there are, of which `ids`
  * receives the first `capacity` (0 to ask for the count alone). */

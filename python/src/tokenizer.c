@@ -75,15 +75,17 @@ static PyObject *encode_bytes(const tacit_tokenizer *t, const char *text, size_t
 
 static PyObject *tokenizer_encode(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"text", "special", "bare", NULL};
+    static char *names[] = {"text", "special", "bare", "open", NULL};
     PyObject *text;
-    int special = 0, bare = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "U|pp:encode", names, &text, &special, &bare))
+    int special = 0, bare = 0, open = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "U|ppp:encode", names, &text, &special, &bare,
+                                     &open))
         return NULL;
     PyObject *bytes = PyUnicode_AsUTF8String(text);
     if (!bytes)
         return NULL;
-    int flags = (special ? TACIT_ENCODE_SPECIAL : 0) | (bare ? TACIT_ENCODE_BARE : 0);
+    int flags = (special ? TACIT_ENCODE_SPECIAL : 0) | (bare ? TACIT_ENCODE_BARE : 0) |
+                (open ? TACIT_ENCODE_OPEN : 0);
     PyObject *list = encode_bytes(((py_tokenizer *)self)->tokenizer, PyBytes_AsString(bytes),
                                   (size_t)PyBytes_Size(bytes), flags);
     Py_DECREF(bytes);
@@ -176,8 +178,9 @@ static PyObject *tokenizer_size(PyObject *self, void *unused)
 
 static PyMethodDef methods[] = {
     {"encode", (PyCFunction)(void (*)(void))tokenizer_encode, METH_VARARGS | METH_KEYWORDS,
-     "encode(text, special=False, bare=False): its tokens. special: names of control tokens stand "
-     "for them; bare: without the tokens that begin and end a text."},
+     "encode(text, special=False, bare=False, open=False): its tokens. special: names of control "
+     "tokens stand for them; bare: without the tokens that begin and end a text; open: without the "
+     "one that ends it, since more follows."},
     {"decode", tokenizer_decode, METH_O,
      "decode(ids): their text; what is no UTF-8 becomes U+FFFD, control tokens nothing."},
     {"piece", tokenizer_piece, METH_O,

@@ -61,6 +61,15 @@ def test_text_to_tokens_and_back(small):
     assert t.ends(2) is True and t.ends(1) is False and t.ends(-1) is False
 
 
+def test_texts_that_go_on(tmp_path):
+    path = save(tmp_path / "ends.gguf", "llama", ["<unk>", "<s>", "</s>", "a"], [UNKNOWN, CONTROL, CONTROL, NORMAL],
+                scores=[0.0] * 4, add_eos_token=True, add_space_prefix=False)  # fmt: skip
+    t = tacit.Tokenizer(path)
+    assert t.encode("a") == [1, 3, 2] and t.encode("a", open=True) == [1, 3]
+    assert t.encode("a", False, True, True) == t.encode("a", bare=True) == [3]
+    assert t.encode("a</s>", special=True, open=True) == [1, 3, 2]
+
+
 def test_more_tokens_than_expected(small):
     t = tacit.Tokenizer(str(small))
     assert t.encode("b" * 5000, bare=True) == [3] + [5] * 5000

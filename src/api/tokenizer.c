@@ -74,15 +74,13 @@ tacit_status tacit_tokenizer_encode(const tacit_tokenizer *t, const char *text, 
     if (!t || (!text && length) || (!ids && capacity) || !count)
         return error_set(err, TACIT_ERR_ARGUMENT,
                          "tacit_tokenizer_encode: tokenizer, text, ids and count must not be NULL");
-    if (flags & ~(TACIT_ENCODE_BARE | TACIT_ENCODE_SPECIAL))
+    if (flags & ~(TACIT_ENCODE_BARE | TACIT_ENCODE_SPECIAL | TACIT_ENCODE_OPEN))
         return error_set(err, TACIT_ERR_ARGUMENT, "tacit_tokenizer_encode: unknown flags %d",
                          flags);
     arena memory;
     token_ids all = {0};
     arena_init(&memory, &t->allocator);
-    tacit_status status =
-        token_encode(t->is, text ? text : "", length, (flags & TACIT_ENCODE_BARE) != 0,
-                     (flags & TACIT_ENCODE_SPECIAL) != 0, &memory, &all, err);
+    tacit_status status = token_encode(t->is, text ? text : "", length, flags, &memory, &all, err);
     if (status == TACIT_OK) {
         *count = all.count;
         size_t n = all.count < capacity ? all.count : capacity;

@@ -87,8 +87,8 @@ static int read_prompt(const settings *s, sbuf *out)
 static int encode_prompt(generation *g, const sbuf *text)
 {
     tacit_error err = {TACIT_OK, ""};
-    int flags =
-        (g->set->bare ? TACIT_ENCODE_BARE : 0) | (g->set->special ? TACIT_ENCODE_SPECIAL : 0);
+    int flags = TACIT_ENCODE_OPEN | (g->set->bare ? TACIT_ENCODE_BARE : 0) |
+                (g->set->special ? TACIT_ENCODE_SPECIAL : 0);
     const char *data = text->data ? text->data : "";
     if (tacit_tokenizer_encode(g->tokenizer, data, text->length, flags, NULL, 0, &g->n_prompt,
                                &err) != TACIT_OK)

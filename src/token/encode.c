@@ -204,9 +204,10 @@ static size_t spaces(const char *text, size_t length)
     return at;
 }
 
-tacit_status token_encode(const token_tokenizer *t, const char *text, size_t length, bool bare,
-                          bool special, arena *memory, token_ids *out, tacit_error *err)
+tacit_status token_encode(const token_tokenizer *t, const char *text, size_t length, int flags,
+                          arena *memory, token_ids *out, tacit_error *err)
 {
+    const token_names *names = &t->names[(flags & TACIT_ENCODE_SPECIAL) != 0];
     if (length > INT32_MAX / 8)
         return error_set(err, TACIT_ERR_LIMIT, "a text of %zu bytes is too long", length);
     arena local;
@@ -221,12 +222,11 @@ tacit_status token_encode(const token_tokenizer *t, const char *text, size_t len
     tacit_status status = TACIT_OK;
     size_t from = 0;
     e.cuts = ARENA_ARRAY(&local, t->n_unused + 1u, uint32_t);
-    if (!e.cuts)
-        return error_memory(err, "tokens");
-    if (!bare && t->v.first >= 0)
+    TRY_GOTO(e.cuts ? TACIT_OK : error_memory(err, "tokens"), done);
+    if (!(flags & TACIT_ENCODE_BARE) && t->v.first >= 0)
         TRY_GOTO(emit(&e, t->v.first), done);
     for (size_t i = 0; i < length;) {
-        int64_t id = token_names_find(&t->names[special], t->tokens, text + i, length - i);
+        int64_t id = token_names_find(names, t->tokens, text + i, length - i);
         if (id < 0) {
             i++;
             continue;
@@ -238,7 +238,7 @@ tacit_status token_encode(const token_tokenizer *t, const char *text, size_t len
         from = i;
     }
     TRY_GOTO(encode_between(&e, text + from, length - from), done);
-    if (!bare && t->v.last >= 0)
+    if (!(flags & (TACIT_ENCODE_BARE | TACIT_ENCODE_OPEN)) && t->v.last >= 0)
         TRY_GOTO(emit(&e, t->v.last), done);
     if (!vec_reserve(memory, out, all.count))
         status = error_memory(err, "tokens");

@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "base/sbuf.h"
 #include "base/vec.h"
+#include "tacit/tacit.h"
 #include "token/split.h"
 
 typedef enum token_kind {
@@ -65,10 +66,9 @@ bool token_byte_name(const char *text, size_t length, unsigned char *byte);
 tacit_status token_tokenizer_new(const token_vocabulary *v, arena *memory, token_tokenizer **out,
                                  tacit_error *err);
 uint32_t token_count(const token_tokenizer *t);
-/* Appends the tokens of `text`. `bare`: without those put before and behind; `special`: names of
- * control tokens stand for them. */
-tacit_status token_encode(const token_tokenizer *t, const char *text, size_t length, bool bare,
-                          bool special, arena *memory, token_ids *out, tacit_error *err);
+/* Appends the tokens of `text`; flags: TACIT_ENCODE_*. */
+tacit_status token_encode(const token_tokenizer *t, const char *text, size_t length, int flags,
+                          arena *memory, token_ids *out, tacit_error *err);
 /* The bytes a token stands for in a text; none for control tokens and ids that are no token. */
 const char *token_piece(const token_tokenizer *t, int64_t id, size_t *length);
 bool token_is_end(const token_tokenizer *t, int64_t id);

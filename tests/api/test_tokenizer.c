@@ -29,7 +29,7 @@ static void save(const sbuf *b)
     assert_int_equal(fclose(f), 0);
 }
 
-static void write_scored(void)
+static void write_scored(bool add_last)
 {
     static const char *const tokens[] = {"<unk>", "<s>",     "</s>", "\u2581", "a",
                                          "b",     "\u2581a", "ab",   "<0x0A>"};
@@ -41,6 +41,7 @@ static void write_scored(void)
     gguf_strings(&b, "tokenizer.ggml.tokens", tokens, COUNT(tokens));
     gguf_floats(&b, "tokenizer.ggml.scores", scores, COUNT(scores));
     gguf_ints(&b, "tokenizer.ggml.token_type", kinds, COUNT(kinds));
+    gguf_flag(&b, "tokenizer.ggml.add_eos_token", add_last);
     save(&b);
     sbuf_free(&b);
 }
@@ -77,7 +78,7 @@ static tacit_tokenizer *load(void)
 static void texts_and_pieces(void **state)
 {
     (void)state;
-    write_scored();
+    write_scored(false);
     tacit_tokenizer *t = load();
     tacit_error err = {TACIT_OK, ""};
     int64_t ids[8] = {-7, -7, -7, -7, -7, -7, -7, -7};
@@ -111,10 +112,36 @@ static void texts_and_pieces(void **state)
     tacit_tokenizer_free(t);
 }
 
+static void texts_that_go_on(void **state)
+{
+    (void)state;
+    static const struct {
+        int flags;
+        size_t count;
+        int64_t ids[3];
+    } cases[] = {{0, 3, {1, 6, 2}},
+                 {TACIT_ENCODE_OPEN, 2, {1, 6}},
+                 {TACIT_ENCODE_BARE, 1, {6}},
+                 {TACIT_ENCODE_BARE | TACIT_ENCODE_OPEN, 1, {6}},
+                 {TACIT_ENCODE_SPECIAL | TACIT_ENCODE_OPEN, 2, {1, 6}}};
+    write_scored(true);
+    tacit_tokenizer *t = load();
+    for (uint32_t i = 0; i < COUNT(cases); i++) {
+        tacit_error err = {TACIT_OK, ""};
+        int64_t ids[3];
+        size_t count;
+        assert_int_equal(tacit_tokenizer_encode(t, "a", 1, cases[i].flags, ids, 3, &count, &err),
+                         TACIT_OK);
+        assert_int_equal(count, cases[i].count);
+        assert_memory_equal(ids, cases[i].ids, count * sizeof *ids);
+    }
+    tacit_tokenizer_free(t);
+}
+
 static void wrong_arguments(void **state)
 {
     (void)state;
-    write_scored();
+    write_scored(false);
     tacit_tokenizer *t = NULL;
     tacit_error err = {TACIT_OK, ""};
     size_t count, n = 5;
@@ -129,9 +156,9 @@ static void wrong_arguments(void **state)
     assert_int_equal(tacit_tokenizer_encode(t, "a", 1, 0, NULL, 1, &count, &err),
                      TACIT_ERR_ARGUMENT);
     assert_int_equal(tacit_tokenizer_encode(t, "a", 1, 0, &id, 1, NULL, &err), TACIT_ERR_ARGUMENT);
-    assert_int_equal(tacit_tokenizer_encode(t, "a", 1, 4, &id, 1, &count, &err),
+    assert_int_equal(tacit_tokenizer_encode(t, "a", 1, 8, &id, 1, &count, &err),
                      TACIT_ERR_ARGUMENT);
-    assert_non_null(strstr(err.message, "unknown flags 4"));
+    assert_non_null(strstr(err.message, "unknown flags 8"));
     tacit_tokenizer_free(t);
     tacit_tokenizer_free(NULL);
     assert_int_equal(tacit_tokenizer_size(NULL), 0);
@@ -229,7 +256,7 @@ static void starve(void)
 static void out_of_memory(void **state)
 {
     (void)state;
-    write_scored();
+    write_scored(false);
     starve();
     write_bytes();
     starve();
@@ -238,9 +265,8 @@ static void out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_and_pieces),
-        cmocka_unit_test(wrong_arguments),
-        cmocka_unit_test(wrong_files),
+        cmocka_unit_test(texts_and_pieces), cmocka_unit_test(texts_that_go_on),
+        cmocka_unit_test(wrong_arguments),  cmocka_unit_test(wrong_files),
         cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests_name("tokenizers", tests, NULL, NULL);

@@ -106,7 +106,7 @@ static tacit_status make(const parts *p, arena *memory, token_tokenizer **out, t
     return status;
 }
 
-static void expect_tokens(const parts *p, const char *text, bool special, uint32_t n,
+static void expect_tokens(const parts *p, const char *text, int flags, uint32_t n,
                           const int64_t *want)
 {
     arena memory;
@@ -114,7 +114,7 @@ static void expect_tokens(const parts *p, const char *text, bool special, uint32
     token_ids ids = {0};
     tacit_error err = {TACIT_OK, ""};
     if (make(p, &memory, &t, &err) != TACIT_OK ||
-        token_encode(t, text, strlen(text), false, special, &memory, &ids, &err) != TACIT_OK)
+        token_encode(t, text, strlen(text), flags, &memory, &ids, &err) != TACIT_OK)
         fail_msg("%s", err.message);
     for (uint32_t i = 0; i < n && i < ids.count; i++)
         if (ids.data[i] != want[i])
@@ -124,9 +124,10 @@ static void expect_tokens(const parts *p, const char *text, bool special, uint32
     arena_free(&memory);
 }
 #define EXPECT(p, text, ...)                                                                       \
-    expect_tokens(p, text, false, COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__})
+    expect_tokens(p, text, 0, COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__})
 #define EXPECT_SPECIAL(p, text, ...)                                                               \
-    expect_tokens(p, text, true, COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__})
+    expect_tokens(p, text, TACIT_ENCODE_SPECIAL, COUNT(((int64_t[]){__VA_ARGS__})),                \
+                  (int64_t[]){__VA_ARGS__})
 
 static void what_keys_mean(void **state)
 {
@@ -260,7 +261,7 @@ static void every_way_of_cutting(void **state)
         p.n_merges = COUNT(steps);
         p.first = FIRST;
         memcpy(ids + first, want[known_ways[i].way].ids, n * sizeof *ids);
-        expect_tokens(&p, "1234.b", false, first + n, ids);
+        expect_tokens(&p, "1234.b", 0, first + n, ids);
         p.add_first = 0;
         if (known_ways[i].whole)
             EXPECT(&p, "ab", WHOLE);
