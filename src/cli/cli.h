@@ -80,6 +80,7 @@ void cli_complain(bool usage, const char *command, const char *format, ...)
 extern volatile sig_atomic_t cli_interrupted;
 void cli_catch_interrupt(void);
 void cli_finish_first(void);
+void cli_finish_done(void); /* from here on it ends the command at once again */
 #define cli_stop(...) (cli_complain(false, __VA_ARGS__), (int)CLI_INTERRUPTED)
 
 /* "1.5 GiB", "12.0 KiB" into a caller's buffer of 24 bytes; returns it. */

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tacit generate: a language model goes on with a text. */
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/cpu.h"
 #include "base/sbuf.h"
 #include "cli/cli.h"
 #include "token/choose.h"
+#include "token/tokenizer.h"
 
 static const char command[] = "generate";
 
@@ -49,6 +53,7 @@ typedef struct generation {
     uint64_t prompt_ns, tokens_ns;
     sbuf text, ids; /* for --json */
     size_t made;
+    bool failed, blocked; /* a write to standard output: with an error, or until Ctrl-C */
 } generation;
 
 static int fail(tacit_error *err)
@@ -74,13 +79,20 @@ static int read_prompt(const settings *s, sbuf *out)
     char part[4096];
     if (!f)
         return cli_fail(command, "cannot open '%s': %s", s->prompt_file, strerror(errno));
-    for (size_t n; (n = fread(part, 1, sizeof part, f)) > 0;)
-        sbuf_bytes(out, part, n);
+    bool too_long = false; /* it may have no end */
+    for (size_t n; !out->failed && !too_long && (n = fread(part, 1, sizeof part, f)) > 0;) {
+        too_long = n > TOKEN_TEXT_MOST - out->length;
+        if (!too_long)
+            sbuf_bytes(out, part, n);
+    }
     int why = ferror(f) ? errno : 0;
     if (!standard)
         fclose(f);
     if (why)
         return cli_fail(command, "cannot read '%s': %s", s->prompt_file, strerror(why));
+    if (too_long)
+        return cli_fail(command, "the prompt in '%s' has more than %d bytes", s->prompt_file,
+                        (int)TOKEN_TEXT_MOST);
     return out->failed ? out_of_memory() : -1;
 }
 
@@ -202,8 +214,9 @@ static int bind_inputs(stage *s)
     static float nothing[1];
     for (uint32_t i = 0; i < s->n_in; i++) {
         tacit_port port;
-        if (tacit_program_input(s->program, i, &port) != TACIT_OK)
-            return out_of_memory();
+        tacit_status status = tacit_program_input(s->program, i, &port);
+        if (status != TACIT_OK)
+            return cli_fail(command, "input %u: %s", (unsigned)i, tacit_status_text(status));
         bool ids = strcmp(port.name, "input_ids") == 0;
         bool known = ids || strcmp(port.name, "position_ids") == 0;
         if (known ? port.bytes != s->count * sizeof *s->ids : port.bytes != 0)
@@ -222,8 +235,9 @@ static int bind_outputs(generation *g, stage *s)
     for (uint32_t i = 0; i < s->n_out; i++) {
         tacit_port port;
         int code = -1;
-        if (tacit_program_output(s->program, i, &port) != TACIT_OK)
-            return out_of_memory();
+        tacit_status status = tacit_program_output(s->program, i, &port);
+        if (status != TACIT_OK)
+            return cli_fail(command, "output %u: %s", (unsigned)i, tacit_status_text(status));
         if (strcmp(port.name, "logits") == 0) {
             if ((code = bind_logits(g, &port, &s->out[i])) >= 0)
                 return code;
@@ -297,18 +311,38 @@ static int run_prompt(generation *g)
 
 /* --- what comes out --------------------------------------------------------------------------- */
 
-static void show(generation *g, int64_t id, bool is_new)
+/* To standard output at once; false: it is not there. Ctrl-C ends a write that waits for a reader,
+ * and is no error of it. */
+static bool print(generation *g, const char *bytes, size_t n)
+{
+    if (fwrite(bytes, 1, n, stdout) == n && fflush(stdout) == 0)
+        return true;
+    g->blocked = errno == EINTR && cli_interrupted;
+    g->failed = !g->blocked;
+    if (g->blocked) {
+        __fpurge(stdout); /* or the rest would wait, too */
+        clearerr(stdout);
+    }
+    return false;
+}
+
+/* False: it could not be shown. */
+static bool show(generation *g, int64_t id, bool is_new)
 {
     size_t n;
     const char *piece = tacit_tokenizer_piece(g->tokenizer, id, &n);
-    if (!g->set->json) {
-        fwrite(piece, 1, n, stdout);
-        fflush(stdout);
-        return;
-    }
+    if (!g->set->json)
+        return print(g, piece, n);
     sbuf_bytes(&g->text, piece, n);
     if (is_new)
         sbuf_printf(&g->ids, "%s%lld", g->ids.length ? "," : "", (long long)id);
+    return true;
+}
+
+/* What ends a text from outside, or NULL. */
+static const char *broken_off(const generation *g)
+{
+    return g->failed ? "a failed write" : cli_interrupted ? "interruption" : NULL;
 }
 
 /* Token by token; *why becomes what has ended it. */
@@ -317,24 +351,27 @@ static int go_on(generation *g, const char **why)
     rng random = rng_seed((uint64_t)g->set->seed);
     int code = -1;
     *why = "length";
-    while ((int64_t)g->made < g->set->tokens && !ferror(stdout) && code < 0) {
+    while ((int64_t)g->made < g->set->tokens && !broken_off(g) && code < 0) {
         int64_t id = token_choose(g->logits, g->words, &g->set->choice, &random, g->work);
         if (id < 0)
             return cli_fail(command, "the model gives logits that are no numbers");
         if (tacit_tokenizer_ends(g->tokenizer, id) && !g->set->beyond_end) {
             *why = "end";
-            break;
+            return -1;
         }
-        show(g, id, true);
+        if (!show(g, id, true))
+            break;
         size_t at = g->n_prompt + g->made++;
         if ((int64_t)g->made == g->set->tokens)
-            break;
-        if (cli_interrupted || (int64_t)at >= g->context) {
-            *why = cli_interrupted ? "interruption" : "context";
-            break;
+            return -1;
+        if ((int64_t)at >= g->context) {
+            *why = "context";
+            return -1;
         }
         code = stage_run(&g->next, &id, at);
     }
+    if (broken_off(g))
+        *why = broken_off(g);
     return code;
 }
 
@@ -361,13 +398,21 @@ static void put_json(sbuf *out, const sbuf *text)
     sbuf_char(out, '"');
 }
 
+/* Whether a line's end would have to wait for a reader. */
+static bool is_full(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&out, 1, 0) == 0;
+}
+
 static int report(generation *g, const char *why)
 {
     /* the first comes from the prompt's run */
     double runs = g->made > 1 ? (double)(g->made - 1) : 0;
     double rate = g->tokens_ns ? runs * 1e9 / (double)g->tokens_ns : 0;
     if (!g->set->json) {
-        printf("\n");
+        if (!g->blocked && !(cli_interrupted && is_full()))
+            printf("\n");
         fprintf(stderr,
                 "%zu tokens of prompt in %.0f ms, %zu more at %.1f a second (ended by %s)\n",
                 g->n_prompt, (double)g->prompt_ns / 1e6, g->made, rate, why);
@@ -419,8 +464,8 @@ static int generate(generation *g)
     if (code < 0)
         code = run_prompt(g);
     g->prompt_ns = clock_ns() - start;
-    for (size_t i = 0; code < 0 && g->set->echo && i < g->n_prompt; i++)
-        show(g, g->prompt[i], false);
+    for (size_t i = 0; code < 0 && g->set->echo && !g->failed && i < g->n_prompt; i++)
+        (void)show(g, g->prompt[i], false);
     cli_finish_first(); /* from here on there is something to show */
     start = clock_ns();
     if (code < 0)
@@ -428,6 +473,7 @@ static int generate(generation *g)
     g->tokens_ns = clock_ns() - start;
     if (code >= 0)
         return code;
+    cli_finish_done();
     code = report(g, why);
     return cli_interrupted ? cli_stop(command, "interrupted") : code;
 }

@@ -36,6 +36,11 @@ void cli_finish_first(void)
     finish_first = 1;
 }
 
+void cli_finish_done(void)
+{
+    finish_first = 0;
+}
+
 void cli_complain(bool usage, const char *command, const char *format, ...)
 {
     va_list args;

@@ -208,7 +208,7 @@ tacit_status token_encode(const token_tokenizer *t, const char *text, size_t len
                           arena *memory, token_ids *out, tacit_error *err)
 {
     const token_names *names = &t->names[(flags & TACIT_ENCODE_SPECIAL) != 0];
-    if (length > INT32_MAX / 8)
+    if (length > TOKEN_TEXT_MOST)
         return error_set(err, TACIT_ERR_LIMIT, "a text of %zu bytes is too long", length);
     arena local;
     arena_init(&local, memory->allocator);

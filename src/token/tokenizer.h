@@ -38,7 +38,10 @@ typedef struct token_rule { /* these two become one */
     size_t left_length, right_length;
 } token_rule;
 
-enum { TOKEN_MOST = INT32_MAX / 4 }; /* tokens or merges; hundreds of thousands are usual */
+enum {
+    TOKEN_MOST = INT32_MAX / 4,      /* tokens or merges; hundreds of thousands are usual */
+    TOKEN_TEXT_MOST = INT32_MAX / 8, /* bytes of a text */
+};
 
 /* What a tokenizer is made of; texts are copied. */
 typedef struct token_vocabulary {

@@ -6,16 +6,22 @@ alone, without packages.
                                   metadata, null leaves it out
     greedy TACIT FILE N ID...     the N likeliest tokens behind these, each by a run over all before
     memory LIMIT COMMAND...       fails if the command's peak of memory is more KiB; prints it
+    blocked COMMAND...            Ctrl-C once its output waits for a reader; its exit code and messages
 """
 import array
+import fcntl
 import json
+import os
 import pathlib
 import random
 import resource
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import termios
+import time
 
 WIDTH, HEADS, KV, FFN, LAYERS = 32, 2, 1, 64, 2
 U32, F32, BOOL, STRING, ARRAY, I32 = 4, 6, 7, 8, 9, 5
@@ -109,10 +115,34 @@ def memory(limit, command):
     sys.exit(peak > limit)
 
 
+def blocked(command):
+    out, end = os.pipe()
+    fcntl.fcntl(end, 1031, 4096)  # F_SETPIPE_SZ: a page, which is soon full
+    process = subprocess.Popen(command, stdout=end, stderr=subprocess.PIPE, text=True)
+    os.close(end)
+
+    def waiting():
+        return struct.unpack("i", fcntl.ioctl(out, termios.FIONREAD, b"    "))[0]
+
+    while process.poll() is None and waiting() < 4000:
+        time.sleep(0.05)
+    time.sleep(0.5)  # so that it is waiting
+    process.send_signal(signal.SIGINT)
+    try:
+        print(process.communicate(timeout=60)[1])
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        print("it goes on waiting")
+    sys.exit(process.returncode)
+
+
 what, arguments = sys.argv[1], sys.argv[2:]
 if what == "make":
     make(arguments[0], arguments[1:])
 elif what == "greedy":
     greedy(arguments[0], arguments[1], int(arguments[2]), [int(v) for v in arguments[3:]])
+elif what == "blocked":
+    blocked(arguments)
 else:
     memory(int(arguments[0]), arguments[1:])
