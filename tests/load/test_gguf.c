@@ -14,8 +14,8 @@
 
 #include "base/half.h"
 #include "base/rng.h"
-#include "base/sbuf.h"
 #include "load/gguf.h"
+#include "support/gguf_writer.h"
 #include "tacit/tacit.h"
 
 enum { WIDTH = 32, HEADS = 2, KV = 1, DEPTH = 16, FFN = 64, VOCABULARY = 10, TOKENS = 4 };
@@ -45,31 +45,6 @@ enum { WEIGHTS = sizeof weights / sizeof *weights };
 /* --- writing -----------------------------------------------------------------------------------
  */
 
-static void put(sbuf *b, uint64_t v, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        sbuf_bytes(b, &(unsigned char){(unsigned char)(v >> 8 * i)}, 1);
-}
-static void put_text(sbuf *b, const char *s)
-{
-    put(b, strlen(s), 8);
-    sbuf_bytes(b, s, strlen(s));
-}
-static void put_number(sbuf *b, const char *key, uint32_t v)
-{
-    put_text(b, key);
-    put(b, 4, 4);
-    put(b, v, 4);
-}
-static void put_float(sbuf *b, const char *key, float v)
-{
-    uint32_t bits;
-    memcpy(&bits, &v, 4);
-    put_text(b, key);
-    put(b, 6, 4);
-    put(b, bits, 4);
-}
-
 /* One row as Q8_0; `row` becomes what those blocks say. */
 static void put_q8_0(sbuf *b, float *row, int64_t n)
 {
@@ -79,10 +54,10 @@ static void put_q8_0(sbuf *b, float *row, int64_t n)
             top = fmaxf(top, fabsf(row[g + i]));
         uint16_t half = half_encode(HALF_F16, top / 127, false);
         float scale = half_to_f32(half);
-        put(b, half, 2);
+        sbuf_bytes(b, &half, sizeof half);
         for (int i = 0; i < 32; i++) {
             int8_t q = (int8_t)rintf(scale > 0 ? row[g + i] / scale : 0);
-            put(b, (uint8_t)q, 1);
+            sbuf_char(b, (char)q);
             row[g + i] = (float)q * scale;
         }
     }
@@ -91,40 +66,26 @@ static void put_q8_0(sbuf *b, float *row, int64_t n)
 /* `window`: keys that a query sees, or 0; only some architectures read it. */
 static void write_file(sbuf *b, bool packed, const char *arch, uint32_t window)
 {
+    static const char *const tokens[] = {"a", "bc"}; /* arrays to step over */
+    static const int32_t kinds[] = {1, -6};
     char key[64];
 #define KEY(name) (snprintf(key, sizeof key, "%s." name, arch), key)
     rng r = rng_seed(17);
     sbuf data;
-    sbuf_init(b, NULL);
     sbuf_init(&data, NULL);
-    sbuf_bytes(b, "GGUF", 4);
-    put(b, 3, 4);
-    put(b, WEIGHTS, 8);
-    put(b, 11, 8);
-    put_text(b, "general.architecture");
-    put(b, 8, 4);
-    put_text(b, arch);
-    put_number(b, KEY("block_count"), 1);
-    put_number(b, KEY("embedding_length"), WIDTH);
-    put_number(b, KEY("attention.head_count"), HEADS);
-    put_number(b, KEY("attention.head_count_kv"), KV);
-    put_number(b, KEY("context_length"), 64);
-    put_float(b, KEY("attention.layer_norm_rms_epsilon"), 1e-5f);
-    put_float(b, KEY("rope.freq_base"), 10000);
-    put_number(b, KEY("attention.sliding_window"), window ? window : 1);
+    gguf_begin(b);
+    gguf_string(b, "general.architecture", arch);
+    gguf_number(b, KEY("block_count"), 1);
+    gguf_number(b, KEY("embedding_length"), WIDTH);
+    gguf_number(b, KEY("attention.head_count"), HEADS);
+    gguf_number(b, KEY("attention.head_count_kv"), KV);
+    gguf_number(b, KEY("context_length"), 64);
+    gguf_float(b, KEY("attention.layer_norm_rms_epsilon"), 1e-5f);
+    gguf_float(b, KEY("rope.freq_base"), 10000);
+    gguf_number(b, KEY("attention.sliding_window"), window ? window : 1);
 #undef KEY
-    put_text(b, "tokenizer.ggml.tokens"); /* an array of strings to step over */
-    put(b, 9, 4);
-    put(b, 8, 4);
-    put(b, 2, 8);
-    put_text(b, "a");
-    put_text(b, "bc");
-    put_text(b, "tokenizer.ggml.token_type"); /* of int32 */
-    put(b, 9, 4);
-    put(b, 5, 4);
-    put(b, 2, 8);
-    put(b, 1, 4);
-    put(b, (uint64_t)-6, 4);
+    gguf_strings(b, "tokenizer.ggml.tokens", tokens, 2);
+    gguf_ints(b, "tokenizer.ggml.token_type", kinds, 2);
     for (int i = 0; i < WEIGHTS; i++) {
         weight *w = &weights[i];
         int64_t rows = w->rows ? w->rows : 1, count = rows * w->columns;
@@ -132,24 +93,17 @@ static void write_file(sbuf *b, bool packed, const char *arch, uint32_t window)
         w->data = malloc((size_t)count * sizeof *w->data);
         for (int64_t k = 0; k < count; k++)
             w->data[k] = (float)(w->rows ? rng_range(&r, -0.4, 0.4) : rng_range(&r, 0.8, 1.2));
-        while (data.length % 32)
-            put(&data, 0, 1);
-        put_text(b, w->name);
-        put(b, w->rows ? 2 : 1, 4);
-        put(b, (uint64_t)w->columns, 8);
-        if (w->rows)
-            put(b, (uint64_t)w->rows, 8);
+        gguf_pad(&data);
         bool blocks = packed && w->rows;
-        put(b, blocks ? 8 : 0, 4);
-        put(b, data.length, 8);
+        gguf_tensor(b, w->name, w->rows ? 2 : 1, (const int64_t[]){w->columns, w->rows},
+                    blocks ? 8 : 0, data.length);
         for (int64_t k = 0; k < rows; k++)
             if (blocks)
                 put_q8_0(&data, w->data + k * w->columns, w->columns);
             else
                 sbuf_bytes(&data, w->data + k * w->columns, (size_t)w->columns * sizeof(float));
     }
-    while (b->length % 32)
-        put(b, 0, 1);
+    gguf_pad(b);
     sbuf_bytes(b, data.data, data.length);
     sbuf_free(&data);
 }

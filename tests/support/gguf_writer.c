@@ -5,7 +5,7 @@
 
 #include "base/utf8.h"
 
-enum { PAIRS_AT = 16 }; /* where the head has the number of entries */
+enum { TENSORS_AT = 8, PAIRS_AT = 16, ALIGNMENT = 32 }; /* where the head has their numbers */
 
 static void put(sbuf *b, uint64_t v, int bytes)
 {
@@ -24,8 +24,8 @@ void gguf_begin(sbuf *b)
     sbuf_init(b, NULL);
     sbuf_text(b, "GGUF");
     put(b, 3, 4);
-    put(b, 0, 8); /* no tensors, … */
-    put(b, 0, 8); /* … and entries as they come */
+    put(b, 0, 8); /* tensors, … */
+    put(b, 0, 8); /* … and entries, as they come */
 }
 
 static void begin_pair(sbuf *b, const char *key, uint32_t type)
@@ -46,6 +46,12 @@ void gguf_number(sbuf *b, const char *key, uint32_t v)
 {
     begin_pair(b, key, 4);
     put(b, v, 4);
+}
+
+void gguf_float(sbuf *b, const char *key, float v)
+{
+    begin_pair(b, key, 6);
+    sbuf_bytes(b, &v, sizeof v);
 }
 
 void gguf_flag(sbuf *b, const char *key, bool v)
@@ -77,6 +83,24 @@ void gguf_ints(sbuf *b, const char *key, const int32_t *items, uint32_t n)
 {
     begin_array(b, key, 5, n);
     sbuf_bytes(b, items, n * sizeof *items);
+}
+
+void gguf_tensor(sbuf *b, const char *name, uint32_t rank, const int64_t *dims, uint32_t type,
+                 uint64_t offset)
+{
+    b->data[TENSORS_AT]++;
+    put_text(b, name);
+    put(b, rank, 4);
+    for (uint32_t i = 0; i < rank; i++)
+        put(b, (uint64_t)dims[i], 8);
+    put(b, type, 4);
+    put(b, offset, 8);
+}
+
+void gguf_pad(sbuf *b)
+{
+    while (b->length % ALIGNMENT)
+        sbuf_char(b, 0);
 }
 
 const char *gguf_byte_name(unsigned char byte, char name[4])

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Text to tokens and back: merges by rank and by score against slow ones, special tokens, what is
- * put around a text, bytes that are no text. */
+ * Text to tokens and back: merges by rank and by score against slow ones, bytes that are no text.
+ */
 #include "token/made.h"
 
 #include "base/rng.h"
