@@ -25,6 +25,8 @@ TURN = 0.4  # seconds: several time slices of the kernel's
 SETTLE = 1.0  # seconds beside the others that do not count
 ROUNDS = 3 * int(os.environ.get("TACIT_BENCH_ROUNDS", "7"))
 PEER_EVERY = 3  # rounds: a hint is enough there
+# Never stops while somebody wants to know; whoever is killed leaves no busy process behind.
+BUSY = "import os\np = os.getppid()\nwhile os.getppid() == p:\n  for _ in range(100000): pass"
 
 
 def turn(side):
@@ -64,7 +66,7 @@ def neighbour(bench, name, arguments, past, count):
     sides, busy = [], []
     try:
         open_sides(bench, sides, path, past)
-        busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+        busy = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(count)]
         times = measure(sides)
     finally:
         for process in busy:

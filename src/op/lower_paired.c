@@ -62,7 +62,7 @@ static void cut(const op_lower *c, op_paired *d)
     int64_t panels = (a->n + width - 1) / width;
     bool near = a->terms == CPU_TERMS_PAIRED; /* L3 is nearly as fast as L2 there */
     int64_t left = near ? CPU_PAIRED_LEFT_NEAR : CPU_PAIRED_LEFT;
-    int64_t depth_most = a->terms == CPU_TERMS_PLAIN ? FLAT : DEPTH;
+    int64_t depth_most = near ? DEPTH : FLAT;
     int64_t deep = a->k < depth_most ? a->k : depth_most, most = left / cpu_paired_whole(deep);
     most = most < CPU_PAIRED_ROWS ? most : CPU_PAIRED_ROWS;
     int64_t blocks = (a->m + most - 1) / most;
