@@ -11,8 +11,8 @@
  * larger than eps·(1 + |want|), on a write outside of what a tile declared, and when the rule has
  * no kernel. */
 void lower_check(op_case *c, rng *r, uint32_t n_out, uint32_t constants, double eps);
-/* The results are the same numbers whatever the sizes of the caches; with those that the system would
- * not tell they are as near to the evaluator's as said. */
+/* The results are the same numbers whatever the sizes of the caches; with those that the system
+ * would not tell they are as near to the evaluator's as said. */
 void lower_check_caches(op_case *c, rng *r, uint32_t n_out, uint32_t constants, double eps);
 /* The rule finds no kernel here (and sets no thunk): the evaluator would run. */
 void lower_check_none(op_case *c, uint32_t n_out);
