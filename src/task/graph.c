@@ -148,6 +148,17 @@ static void sort_rising(const tacit_task_graph *g, uint32_t *list, uint32_t coun
     }
 }
 
+/* Roots are taken from the front. */
+static void sort_falling(const tacit_task_graph *g, uint32_t *list, uint32_t count)
+{
+    sort_rising(g, list, count);
+    for (uint32_t i = 0; i < count / 2; i++) {
+        uint32_t node = list[i];
+        list[i] = list[count - 1 - i];
+        list[count - 1 - i] = node;
+    }
+}
+
 void task_graph_order(tacit_task_graph *g)
 {
     find_priorities(g);
@@ -158,12 +169,8 @@ void task_graph_order(tacit_task_graph *g)
                              : g->adjacent + n->successors[0];
         sort_rising(g, list, n->successor_count);
     }
-    sort_rising(g, g->roots, g->root_count);
-    for (uint32_t i = 0; i < g->root_count / 2; i++) { /* roots are taken from the front */
-        uint32_t node = g->roots[i];
-        g->roots[i] = g->roots[g->root_count - 1 - i];
-        g->roots[g->root_count - 1 - i] = node;
-    }
+    for (uint32_t w = 0, begin = 0; w <= g->rt->threads; begin = g->root_ends[w++])
+        sort_falling(g, g->roots + begin, g->root_ends[w] - begin);
 }
 
 static void fill_successors(tacit_task_graph *g, const uint32_t *list, const uint32_t *first)
@@ -175,9 +182,29 @@ static void fill_successors(tacit_task_graph *g, const uint32_t *list, const uin
             memcpy(n->successors, list + first[i], n->successor_count * sizeof *list);
         else
             n->successors[0] = first[i];
-        if (n->indegree == 0)
-            g->roots[g->root_count++] = i;
     }
+}
+
+/* The list of roots that a node belongs into: its worker's, or the last, of those near to nobody.
+ */
+static uint32_t root_list(const tacit_task_graph *g, uint32_t node)
+{
+    uint32_t near = g->info.data[node].near;
+    return near && near <= g->rt->threads ? near - 1 : g->rt->threads;
+}
+
+static void fill_roots(tacit_task_graph *g)
+{
+    uint32_t *end = g->root_ends;
+    for (uint32_t i = 0; i < g->count; i++)
+        if (g->nodes[i].indegree == 0)
+            end[root_list(g, i) + 1]++;
+    for (uint32_t w = 0; w <= g->rt->threads; w++)
+        end[w + 1] += end[w];
+    for (uint32_t i = 0; i < g->count; i++)
+        if (g->nodes[i].indegree == 0)
+            g->roots[end[root_list(g, i)]++] = i;
+    g->root_count = end[g->rt->threads];
 }
 
 static bool build(tacit_task_graph *g)
@@ -188,12 +215,13 @@ static bool build(tacit_task_graph *g)
     g->nodes = arena_alloc_aligned(a, (n + 1) * sizeof *g->nodes, 64);
     g->adjacent = ARENA_ARRAY(a, g->edges + 1, uint32_t);
     g->roots = ARENA_ARRAY(a, n + 1, uint32_t);
+    g->root_ends = ARENA_ARRAY(a, g->rt->threads + 2, uint32_t);
     g->items = ARENA_ARRAY(a, g->rt->threads, _Atomic uint32_t *);
     uint32_t slots = 2;
     while (slots < n)
         slots *= 2;
     g->deque_mask = slots - 1;
-    if (!first || !g->nodes || !g->adjacent || !g->roots || !g->items)
+    if (!first || !g->nodes || !g->adjacent || !g->roots || !g->root_ends || !g->items)
         return false;
     for (uint32_t w = 0; w < g->rt->threads; w++)
         if (!(g->items[w] = arena_alloc_zero(a, slots * sizeof(uint32_t))))
@@ -220,6 +248,7 @@ static bool build(tacit_task_graph *g)
         g->has_near |= info->near != 0;
     }
     fill_successors(g, g->adjacent, first);
+    fill_roots(g);
     task_graph_order(g);
     return true;
 }

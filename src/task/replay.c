@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Running a sealed graph. Nodes count down their producers and set their counter back as they run;
- * a node with one producer needs no counter. Roots come in chunks from a shared cursor, everything
- * else from work-stealing deques. No lock, no allocation. */
+ * a node with one producer needs no counter. Roots come in chunks from cursors, of each worker and
+ * of all, everything else from work-stealing deques. No lock, no allocation. */
 #include <inttypes.h>
 #include <sched.h>
 #include <string.h>
@@ -251,6 +251,33 @@ static bool steal_nodes(tacit_task_runtime *rt, task_worker *w, tacit_task_graph
     return false;
 }
 
+static inline bool roots_left(const task_roots *r)
+{
+    return LOAD(&r->cursor, RELAXED) < LOAD(&r->end, RELAXED);
+}
+
+static inline bool take_roots(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g,
+                              task_roots *r)
+{
+    if (!roots_left(r))
+        return false;
+    uint32_t at = atomic_fetch_add_explicit(&r->cursor, g->root_chunk, RELAXED);
+    uint32_t list_end = LOAD(&r->end, RELAXED), left = at < list_end ? list_end - at : 0;
+    uint32_t end = at + (left < g->root_chunk ? left : g->root_chunk);
+    for (uint32_t i = at; i < end; i++)
+        run_nodes(rt, w, g, g->roots[i]);
+    return at < end;
+}
+
+/* What is near to others, who may not be there. */
+static bool take_far_roots(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g)
+{
+    for (uint32_t i = 0; i < rt->threads; i++)
+        if (i != w->index && take_roots(rt, w, g, &rt->workers[i].roots))
+            return true;
+    return false;
+}
+
 static bool take_nodes(tacit_task_runtime *rt, task_worker *w, tacit_task_graph *g)
 {
     uint32_t node;
@@ -262,15 +289,8 @@ static bool take_nodes(tacit_task_runtime *rt, task_worker *w, tacit_task_graph 
         run_nodes(rt, w, g, node);
         return true;
     }
-    if (LOAD(&rt->root_cursor, RELAXED) < g->root_count) {
-        uint32_t at = atomic_fetch_add_explicit(&rt->root_cursor, g->root_chunk, RELAXED);
-        uint32_t end = at + g->root_chunk < g->root_count ? at + g->root_chunk : g->root_count;
-        for (uint32_t i = at; i < end; i++)
-            run_nodes(rt, w, g, g->roots[i]);
-        if (at < end)
-            return true;
-    }
-    return steal_nodes(rt, w, g);
+    return take_roots(rt, w, g, &w->roots) || take_roots(rt, w, g, &rt->roots) ||
+           (g->has_near && take_far_roots(rt, w, g)) || steal_nodes(rt, w, g);
 }
 
 bool task_graph_work(tacit_task_runtime *rt, const task_worker *w)
@@ -280,11 +300,10 @@ bool task_graph_work(tacit_task_runtime *rt, const task_worker *w)
     /* By calendar nobody is told about work: a worker looks once, and is woken by helpers. */
     if (w->run_seen != LOAD(&rt->run_number, RELAXED))
         return true;
-    if (LOAD(&rt->root_cursor, RELAXED) < LOAD(&rt->root_count, RELAXED) ||
-        LOAD(&rt->returned, RELAXED))
+    if (roots_left(&rt->roots) || LOAD(&rt->returned, RELAXED))
         return true;
     for (uint32_t i = 0; i < rt->threads; i++)
-        if (task_deque_size(&rt->workers[i].nodes) > 0)
+        if (roots_left(&rt->workers[i].roots) || task_deque_size(&rt->workers[i].nodes) > 0)
             return true;
     return false;
 }
@@ -342,6 +361,17 @@ static bool run_unfinished(tacit_task_runtime *rt, uint64_t unused)
            !(g->calendar.used && task_calendar_ready(g, &rt->workers[0]));
 }
 
+static void offer_roots(tacit_task_runtime *rt, const tacit_task_graph *g)
+{
+    uint32_t begin = 0;
+    for (uint32_t i = 0; i <= rt->threads; i++) {
+        task_roots *r = i < rt->threads ? &rt->workers[i].roots : &rt->roots;
+        STORE(&r->cursor, begin, RELAXED);
+        begin = g->calendar.used ? 0 : g->root_ends[i];
+        STORE(&r->end, begin, RELAXED);
+    }
+}
+
 static void run_parallel(tacit_task_runtime *rt, tacit_task_graph *g)
 {
     task_worker *w = &rt->workers[0];
@@ -356,8 +386,7 @@ static void run_parallel(tacit_task_runtime *rt, tacit_task_graph *g)
     forget_run(w);
     STORE(&rt->run_number, w->run_seen, RELAXED);
     STORE(&rt->nodes_left, (int64_t)g->count, RELAXED);
-    STORE(&rt->root_count, g->calendar.used ? 0 : g->root_count, RELAXED);
-    STORE(&rt->root_cursor, 0, RELAXED);
+    offer_roots(rt, g);
     STORE(&rt->graph, g, MO_OPEN);
     task_wake_for_run(rt);
     uint64_t since = task_ticks();

@@ -83,9 +83,16 @@ typedef struct task_scope {
     tacit_task_scope_mode mode;
 } task_scope;
 
+/* Nodes of a graph run that wait for nobody: [cursor, end) of its list have not been taken. */
+typedef struct task_roots {
+    alignas(64) _Atomic uint32_t cursor;
+    alignas(64) _Atomic uint32_t end;
+} task_roots;
+
 typedef struct task_worker {
     task_deque deque[TACIT_TASK_TYPES]; /* per class */
     task_deque nodes;                   /* of the graph being run; its items belong to the graph */
+    task_roots roots;                   /* of that, near to this worker */
     alignas(64) _Atomic uint64_t executed;
     _Atomic uint64_t current; /* id + 1 of the running task */
     _Atomic bool joined;      /* inside the graph run */
@@ -186,8 +193,7 @@ struct tacit_task_runtime {
     _Atomic uint32_t stall;          /* resource being waited for */
     /* graph runs */
     alignas(64) _Atomic int64_t nodes_left;
-    alignas(64) _Atomic uint32_t root_cursor;
-    alignas(64) _Atomic uint32_t root_count;
+    task_roots roots; /* near to nobody */
     _Atomic uint32_t run_number;
     _Atomic bool running;
     _Atomic uint32_t returned; /* asynchronous nodes that came back, a list: node plus one */

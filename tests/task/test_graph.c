@@ -107,7 +107,8 @@ static void random_graphs_equal_their_serial_order(void **state)
                                     .deps = deps,
                                     .dep_count = n,
                                     .cost_ns = (uint32_t)rng_below(&r, 100),
-                                    .home = round % 2 ? 1 + (uint32_t)rng_below(&r, 6) : 0};
+                                    .home = round % 2 ? 1 + (uint32_t)rng_below(&r, 6) : 0,
+                                    .near = round % 4 < 2 ? (uint32_t)rng_below(&r, 7) : 0};
             OK(tacit_task_graph_add(g, &node, NULL, &err));
         }
         OK(tacit_task_graph_seal(g, &err));
@@ -193,6 +194,62 @@ static void many_successors_and_roots(void **state)
     }
     tacit_task_graph_destroy(g);
     tacit_task_destroy(rt);
+}
+
+/* Two nodes, each of which ends when both have begun, so that each has a thread of its own. */
+typedef struct meeting {
+    _Atomic uint32_t begun;
+    pthread_t who[2];
+} meeting;
+
+static void meet(const void *args, uint32_t begin, uint32_t end)
+{
+    (void)end;
+    meeting *m = (meeting *)(uintptr_t)args;
+    m->who[begin] = pthread_self();
+    m->begun++;
+    while (m->begun < 2)
+        sched_yield();
+}
+
+static void meet_near(meeting *m, uint32_t first, uint32_t second)
+{
+    tacit_task_runtime *rt = make((tacit_task_config){.threads = 2, .oversubscribe = true});
+    tacit_task_graph *g;
+    OK(tacit_task_graph_create(rt, &g, &err));
+    const uint32_t near[2] = {first, second};
+    for (uint32_t i = 0; i < 2; i++)
+        OK(tacit_task_graph_add(
+            g,
+            &(tacit_task_node){.tile = meet, .args = m, .begin = i, .end = i + 1, .near = near[i]},
+            NULL, &err));
+    OK(tacit_task_graph_seal(g, &err));
+    OK(tacit_task_graph_run(rt, g, &err));
+    assert_int_equal(m->begun, 2);
+    tacit_task_graph_destroy(g);
+    tacit_task_destroy(rt);
+}
+
+static void roots_begin_where_their_data_is(void **state)
+{
+    (void)state;
+    for (uint32_t caller = 0; caller < 2; caller++) {
+        meeting m = {0};
+        meet_near(&m, 2 - caller, 1 + caller);
+        assert_true(pthread_equal(m.who[1 - caller], pthread_self()));
+        assert_false(pthread_equal(m.who[caller], pthread_self()));
+    }
+}
+
+/* Whose own roots are done, or who has none, helps with those of others. */
+static void roots_do_not_wait_for_their_worker(void **state)
+{
+    (void)state;
+    for (uint32_t near = 0; near < 4; near++) { /* there is no worker 3 */
+        meeting m = {0};
+        meet_near(&m, near, near);
+        assert_false(pthread_equal(m.who[0], m.who[1]));
+    }
 }
 
 /* out = in + add */
@@ -453,6 +510,8 @@ int main(void)
         cmocka_unit_test(random_graphs_equal_their_serial_order),
         cmocka_unit_test(stints_end_between_nodes),
         cmocka_unit_test(many_successors_and_roots),
+        cmocka_unit_test(roots_begin_where_their_data_is),
+        cmocka_unit_test(roots_do_not_wait_for_their_worker),
         cmocka_unit_test(recordings_run_with_patched_buffers),
         cmocka_unit_test(a_failed_run_drains_and_the_next_works),
         cmocka_unit_test(running_allocates_nothing_and_predicates_skip),
