@@ -81,6 +81,7 @@ typedef struct cpu_paired_args {
      * CPU_PAIRED_LEFT elements. */
     uint32_t row_blocks, col_blocks, parts;
     bool columns_first;
+    bool parts_last; /* tiles go through all column blocks of a part, then those of the next */
     bool streamed; /* B comes from memory, or from beyond L2 and terms are not paired: ask early */
     bool far_sums; /* C lies beyond the core's own cache: ask for where sums go (wide pipes) */
     cpu_terms terms;

@@ -48,14 +48,15 @@ static int64_t whole_rows(int64_t m, int64_t most, int64_t height)
 /* Rows in blocks, as many in one as may be scaled at a time with K in blocks of DEPTH: few blocks
  * are an even number unless columns are, many are of whole register tiles. Then columns so that
  * there are about 48 tiles where the product is large. A tile takes TILE_NS or more. Few panels, of
- * which one thread would have one more than another, are cut in two parts. A right side that no
- * cache holds, for wide pipes not the core's own one, is read once: its columns in blocks, all rows
- * by each. By shape and caches alone; rows and K by shape, since the order of sums hangs on them.
- */
+ * which one thread would have one more than another, are cut in two parts. So is, for wide pipes,
+ * an only block of HALF register tiles or more, whose rows two threads would scale both: then each
+ * has a part, and all columns. A right side that no cache holds, for wide pipes not the core's own
+ * one, is read once: its columns in blocks, all rows by each. By shape and caches alone; rows and K
+ * by shape, since the order of sums hangs on them. */
 static void cut(const op_lower *c, op_paired *d)
 {
     enum { DEPTH = 1024, FLAT = 768, TILE_NS = 5000, TILES = 48, PANELS = 36 };
-    enum { FEW_BLOCKS = 8, FEW_PANELS = 12, SMALL = 1 << 18, LARGE = 1 << 20 };
+    enum { FEW_BLOCKS = 8, FEW_PANELS = 12, SMALL = 1 << 18, LARGE = 1 << 20, HALF = 6 };
     cpu_isa isa = c->cpu.isa;
     cpu_paired_args *a = &d->a;
     int64_t height = cpu_paired_height(isa), width = cpu_paired_width(isa);
@@ -102,8 +103,10 @@ static void cut(const op_lower *c, op_paired *d)
     a->col_blocks = (uint32_t)((a->n + a->block_cols - 1) / a->block_cols);
     bool few = !d->whole && !a->columns_first && a->block_cols == width &&
                blocks * panels < TILES && panel_ns > TILE_NS && a->block_rows > height;
-    a->parts = few ? 2 : 1;
-    d->together = a->columns_first ? 1 : (uint32_t)(SCALED * width / a->block_cols) * a->parts;
+    a->parts_last = wide && blocks == 1 && !d->whole && cpu_paired_tiles(rows, height) >= HALF;
+    a->parts = few || a->parts_last ? 2 : 1;
+    int64_t scaled = a->parts_last ? 2 * SCALED : SCALED; /* half as many rows */
+    d->together = a->columns_first ? 1 : (uint32_t)(scaled * width / a->block_cols) * a->parts;
 }
 
 /* Columns need all rows of a block to be scaled. Of a wide B that would be much at a time, compared

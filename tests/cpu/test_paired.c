@@ -16,7 +16,7 @@ typedef struct problem {
     int64_t block_rows, block_panels;
     uint32_t parts;    /* of the rows of a block */
     uint32_t together; /* tiles in one call */
-    bool columns_first, streamed, far_sums;
+    bool columns_first, parts_last, streamed, far_sums;
     cpu_terms terms;
     bool unscaled;
     bool halved; /* seven products of halves; `parts` are of all rows then */
@@ -201,6 +201,7 @@ static void run(setup *s, cpu_isa isa)
                          .block_rows = q->block_rows,
                          .parts = q->parts ? q->parts : 1,
                          .columns_first = q->columns_first,
+                         .parts_last = q->parts_last,
                          .streamed = q->streamed,
                          .far_sums = q->far_sums,
                          .terms = q->terms,
@@ -290,6 +291,7 @@ static problem random_problem(rng *r, int64_t m, int64_t n, int64_t k)
     q.block_panels = 1 + (int64_t)rng_below(r, 3);
     q.columns_first = rng_below(r, 3) == 0;
     q.parts = q.columns_first ? 1 : 1 + (uint32_t)rng_below(r, 3);
+    q.parts_last = q.parts > 1 && rng_below(r, 2);
     q.streamed = rng_below(r, 2);
     q.far_sums = rng_below(r, 2);
     q.terms = (cpu_terms)rng_below(r, 3);
@@ -397,7 +399,7 @@ static void bits_do_not_depend_on_the_cut(void **state)
         memcpy(kept, s.c, bytes);
         s.q.block_panels = 2, s.q.together = 1;
         if (!q.halved) /* whose rest of columns is cut with the rows */
-            s.q.parts = 2;
+            s.q.parts = 2, s.q.parts_last = i % 2;
         s.q.columns_first = false;
         run(&s, isa);
         assert_memory_equal(s.c, kept, bytes);
