@@ -153,7 +153,7 @@ static void windows(void **state)
     rng r = rng_seed(94);
     for (size_t f = 0; f < sizeof forms / sizeof *forms; f++)
         for (size_t i = 0; i < sizeof columns / sizeof *columns * 6; i++) {
-            int64_t width = (int64_t)8 << i % 3 + i % 3 / 2;
+            int64_t width = (int64_t)8 << (i % 3 + i % 3 / 2);
             check_windows((cpu_qconv_pack_args){.n = columns[i / 6],
                                                 .channels = forms[f].channels,
                                                 .taps = forms[f].taps,
