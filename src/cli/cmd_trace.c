@@ -12,9 +12,9 @@ static void print_piece(void *context, const char *text, size_t length)
     fwrite(text, 1, length, context);
 }
 
-/* The first runs are cold, serial and learn what nodes cost: what is traced shall be like the later
- * ones. */
-enum { WARM_RUNS = 4 };
+/* What is traced shall be like later runs: in the first ones nodes' costs, and so their order, are
+ * not known yet (prog/tasks.c), and workers may still be asleep. */
+enum { WARM_RUNS = 2 };
 static const uint64_t warm_ns = 20000000;
 
 static int warm(cli_job *job)

@@ -204,7 +204,6 @@ static void fill_roots(tacit_task_graph *g)
     for (uint32_t i = 0; i < g->count; i++)
         if (g->nodes[i].indegree == 0)
             g->roots[end[root_list(g, i)]++] = i;
-    g->root_count = end[g->rt->threads];
 }
 
 static bool build(tacit_task_graph *g)
@@ -261,7 +260,7 @@ tacit_status tacit_task_graph_seal(tacit_task_graph *g, tacit_error *err)
     unique_deps(g);
     if (!build(g) || !task_calendar_build(g) || !task_ahead_build(g))
         return error_memory(err, "a task graph");
-    uint32_t chunk = g->root_count / (8 * g->rt->threads);
+    uint32_t chunk = g->root_ends[g->rt->threads] / (8 * g->rt->threads);
     g->root_chunk = chunk < 1 ? 1 : chunk > 64 ? 64 : chunk;
     g->sealed = true;
     return TACIT_OK;

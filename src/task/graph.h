@@ -88,7 +88,7 @@ struct tacit_task_graph {
     task_node *nodes; /* aligned, after seal */
     uint32_t *adjacent, *roots;
     uint32_t *root_ends; /* of each worker's in `roots`; behind the last lie those near to nobody */
-    uint32_t count, root_count, root_chunk, deque_mask;
+    uint32_t count, root_chunk, deque_mask;
     _Atomic uint32_t **items; /* per worker: storage of its deque */
     uint64_t edges, total_cost;
     task_calendar calendar;
